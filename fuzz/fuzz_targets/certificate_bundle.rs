@@ -10,12 +10,12 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {
-        read(&SecretText::from(text));
+        check_bundle(&SecretText::from(text));
     }
-    read(&SecretText::from(STANDARD.encode(bytes)));
+    check_bundle(&SecretText::from(STANDARD.encode(bytes)));
 });
 
-fn read(client_secret: &SecretText) {
+fn check_bundle(client_secret: &SecretText) {
     match CertificateBundle::parse(client_secret) {
         Ok(bundle) => {
             assert!(!bundle.chain().is_empty(), "a bundle has a leaf");

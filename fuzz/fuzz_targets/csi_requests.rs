@@ -8,45 +8,45 @@ use std::path::{Component, Path};
 
 use lanyard_grpc::csi::volume_capability::{AccessType, MountVolume};
 use lanyard_grpc::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability};
-use lanyard_node::OrderRules;
+use lanyard_node::VolumeRequestParser;
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
 
-const KUBELET: &str = "/var/lib/kubelet";
-const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
-const MARKER: &str = "planted-4711-marker";
+const KUBELET_DIR: &str = "/var/lib/kubelet";
+const TOKENS_KEY: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+const SECRET_MARKER: &str = "planted-4711-marker";
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(request) = NodePublishVolumeRequest::decode(bytes) {
-        publish(request);
+        check_publish(request);
     }
     if let Ok(request) = NodeUnpublishVolumeRequest::decode(bytes) {
-        let rules = OrderRules::new(KUBELET);
+        let rules = VolumeRequestParser::new(KUBELET_DIR);
         if let Ok((_, target)) = rules.parse_unpublish(request.volume_id, request.target_path) {
-            assert_inside(&target);
+            assert_below_kubelet_dir(&target);
         }
     }
-    publish(request_of(&String::from_utf8_lossy(bytes)));
+    check_publish(publish_request_from_lines(&String::from_utf8_lossy(bytes)));
 });
 
-fn publish(request: NodePublishVolumeRequest) {
-    match OrderRules::new(KUBELET).parse_publish(request) {
+fn check_publish(request: NodePublishVolumeRequest) {
+    match VolumeRequestParser::new(KUBELET_DIR).parse_publish(request) {
         Ok(order) => {
-            assert_inside(&order.target);
-            assert!(!order.attributes.contains_key(TOKENS));
-            assert!(!format!("{order:?}").contains(MARKER));
+            assert_below_kubelet_dir(&order.target);
+            assert!(!order.attributes.contains_key(TOKENS_KEY));
+            assert!(!format!("{order:?}").contains(SECRET_MARKER));
         }
-        Err(refused) => assert!(!format!("{refused} {refused:?}").contains(MARKER)),
+        Err(refused) => assert!(!format!("{refused} {refused:?}").contains(SECRET_MARKER)),
     }
 }
 
-fn assert_inside(target: &Path) {
-    let below = target.strip_prefix(KUBELET).expect("every target is the kubelet's");
+fn assert_below_kubelet_dir(target: &Path) {
+    let below = target.strip_prefix(KUBELET_DIR).expect("every target is the kubelet's");
     assert!(below.components().next().is_some());
     assert!(below.components().all(|it| matches!(it, Component::Normal(_))), "{target:?}");
 }
 
-fn request_of(text: &str) -> NodePublishVolumeRequest {
+fn publish_request_from_lines(text: &str) -> NodePublishVolumeRequest {
     let mut lines = text.splitn(4, '\n').map(str::to_owned);
     let mut line = || lines.next().unwrap_or_default();
     let (target, tokens, group, uid) = (line(), line(), line(), line());
@@ -59,7 +59,7 @@ fn request_of(text: &str) -> NodePublishVolumeRequest {
     ];
     let mut volume_context: BTreeMap<String, String> =
         context.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-    volume_context.insert(TOKENS.to_owned(), format!("{tokens}{MARKER}"));
+    volume_context.insert(TOKENS_KEY.to_owned(), format!("{tokens}{SECRET_MARKER}"));
     NodePublishVolumeRequest {
         volume_id: "csi-1".to_owned(),
         publish_context: BTreeMap::new(),
@@ -70,7 +70,7 @@ fn request_of(text: &str) -> NodePublishVolumeRequest {
             access_mode: None,
         }),
         readonly: true,
-        secrets: BTreeMap::from([(TOKENS.to_owned(), tokens)]),
+        secrets: BTreeMap::from([(TOKENS_KEY.to_owned(), tokens)]),
         volume_context,
     }
 }

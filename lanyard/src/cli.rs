@@ -21,7 +21,7 @@ use crate::logging::LogArgs;
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Cli {
 impl Cli {
     /// Reads the command line, or ends the process with what clap says about it. Under the name of
     /// a kubectl plugin the help says what people type.
-    pub(crate) fn parse_as_called(arguments: Vec<OsString>) -> Self {
+    pub(crate) fn parse_arguments(arguments: Vec<OsString>) -> Self {
         let is_plugin = arguments.first().is_some_and(is_kubectl_plugin);
         let mut command = Self::command();
         if is_plugin {
@@ -47,7 +47,7 @@ fn is_kubectl_plugin(program: &OsString) -> bool {
 
 /// The commands. Those without a line here are described at their arguments.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     #[cfg(feature = "emulator")]
     Up(commands::up::Args),
     #[cfg(feature = "cli")]
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     },
 }
 
-impl Command {
+impl CliCommand {
     /// What is logged unless the person asks for more: a command that reports by itself has said
     /// everything below an error already.
     pub(crate) const fn default_log_filter(&self) -> &'static str {
@@ -86,10 +86,10 @@ impl Command {
             #[cfg(feature = "emulator")]
             Self::Azure { .. } => "warn",
             #[cfg(feature = "emulator")]
-            Self::Up(_) => REPORTS_BY_ITSELF,
+            Self::Up(_) => LOG_FILTER_FOR_REPORTING_COMMANDS,
             #[cfg(feature = "cli")]
             Self::Render(_) | Self::Identities(_) | Self::Forecast(_) | Self::Credential { .. } => {
-                REPORTS_BY_ITSELF
+                LOG_FILTER_FOR_REPORTING_COMMANDS
             }
             #[cfg(feature = "node")]
             Self::Node(args) => args.default_log_filter(),
@@ -124,7 +124,7 @@ impl Command {
 }
 
 /// The log filter of commands that print their own result and errors.
-const REPORTS_BY_ITSELF: &str = "error";
+const LOG_FILTER_FOR_REPORTING_COMMANDS: &str = "error";
 
 /// The commands about credentials.
 #[cfg(feature = "cli")]
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_says_in_its_help_more_than_its_name() {
+    fn every_command_has_long_help() {
         fn visit(command: &clap::Command) {
             for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
                 let name = inner.get_name();

@@ -5,7 +5,7 @@
 #[cfg(feature = "emulator")]
 pub(crate) mod azure;
 #[cfg(any(feature = "node", feature = "kms", feature = "canary", feature = "cli"))]
-mod azure_way;
+mod azure_transport;
 #[cfg(feature = "canary")]
 pub(crate) mod canary;
 #[cfg(any(feature = "node", feature = "operator", feature = "canary", feature = "cli"))]
@@ -33,7 +33,7 @@ pub(crate) mod operator;
 #[cfg(any(feature = "operator", feature = "cli", feature = "emulator"))]
 mod problem_text;
 #[cfg(any(feature = "operator", feature = "cli"))]
-mod reach;
+mod rotation_timing;
 #[cfg(feature = "cli")]
 pub(crate) mod render;
 #[cfg(feature = "emulator")]
@@ -48,41 +48,41 @@ use std::time::Duration;
 use crate::cli::AzureCommand;
 #[cfg(feature = "cli")]
 use crate::cli::CredentialCommand;
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, CliCommand};
 use crate::exit::{CommandError, CommandResult};
-use crate::settings::Environment;
+use crate::settings::ProcessEnvironment;
 
 /// Runs the command that the person asked for.
 pub(crate) fn run(cli: Cli) -> CommandResult {
-    let environment = Environment::load();
+    let environment = ProcessEnvironment::load();
     match cli.command {
         #[cfg(feature = "emulator")]
-        Command::Up(args) => block_on(up::run(args, environment)),
+        CliCommand::Up(args) => block_on(up::run(args, environment)),
         #[cfg(feature = "cli")]
-        Command::Render(args) => render::run(&args),
+        CliCommand::Render(args) => render::run(&args),
         #[cfg(feature = "cli")]
-        Command::Forecast(args) => block_on(forecast::run(args, environment)),
+        CliCommand::Forecast(args) => block_on(forecast::run(args, environment)),
         #[cfg(feature = "cli")]
-        Command::Identities(args) => block_on(identities::run(args, environment)),
+        CliCommand::Identities(args) => block_on(identities::run(args, environment)),
         #[cfg(feature = "kms")]
-        Command::Kms(args) => run_on(&mut on_threads(KMS_THREADS), kms::run(args, environment)),
+        CliCommand::Kms(args) => run_on_runtime(&mut multi_thread_builder(KMS_THREADS), kms::run(args, environment)),
         #[cfg(feature = "canary")]
-        Command::Canary(args) => block_on_one_thread(canary::run(*args, environment)),
+        CliCommand::Canary(args) => block_on_one_thread(canary::run(*args, environment)),
         #[cfg(feature = "operator")]
-        Command::Operator(args) => {
-            run_on(&mut on_threads(OPERATOR_THREADS), operator::run(args, environment))
+        CliCommand::Operator(args) => {
+            run_on_runtime(&mut multi_thread_builder(OPERATOR_THREADS), operator::run(args, environment))
         }
         #[cfg(feature = "node")]
-        Command::Node(args) => {
-            let mut builder = on_threads(NODE_THREADS);
-            run_on(builder.thread_keep_alive(NODE_KEEP_ALIVE), node::run(args, environment))
+        CliCommand::Node(args) => {
+            let mut builder = multi_thread_builder(NODE_THREADS);
+            run_on_runtime(builder.thread_keep_alive(NODE_THREAD_KEEP_ALIVE), node::run(args, environment))
         }
         #[cfg(feature = "cli")]
-        Command::Credential { command: CredentialCommand::Check(args) } => {
+        CliCommand::Credential { command: CredentialCommand::Check(args) } => {
             block_on(credential::check::run(args, environment))
         }
         #[cfg(feature = "emulator")]
-        Command::Azure { command } => match command {
+        CliCommand::Azure { command } => match command {
             AzureCommand::Serve(args) => block_on(azure::serve::run(args, environment)),
             AzureCommand::Env(args) => azure::env::run(&args, &environment),
             AzureCommand::Run(args) => block_on(azure::run::run(args, environment)),
@@ -91,16 +91,16 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
 }
 
 fn block_on(work: impl Future<Output = CommandResult>) -> CommandResult {
-    run_on(tokio::runtime::Builder::new_multi_thread().enable_all(), work)
+    run_on_runtime(tokio::runtime::Builder::new_multi_thread().enable_all(), work)
 }
 
 /// The same on this thread alone: for what waits almost always and runs a thousand times.
 fn block_on_one_thread(work: impl Future<Output = CommandResult>) -> CommandResult {
-    run_on(tokio::runtime::Builder::new_current_thread().enable_all(), work)
+    run_on_runtime(tokio::runtime::Builder::new_current_thread().enable_all(), work)
 }
 
 /// A runtime with at most `most` worker threads, and never more than the machine has processors.
-fn on_threads(most: usize) -> tokio::runtime::Builder {
+fn multi_thread_builder(most: usize) -> tokio::runtime::Builder {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most);
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(threads).enable_all();
@@ -114,7 +114,7 @@ const NODE_THREADS: usize = 2;
 /// How long a thread for blocking work of the node plugin waits for more of it before it ends. Mounts
 /// come in bursts, and a thread keeps its stack and its part of the heap.
 #[cfg(feature = "node")]
-const NODE_KEEP_ALIVE: Duration = Duration::from_secs(1);
+const NODE_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// The operator waits for the API server almost always. A second thread made it slower: they wait for
 /// each other at the one heap, and the API server for a processor.
@@ -126,9 +126,9 @@ const OPERATOR_THREADS: usize = 1;
 const KMS_THREADS: usize = 2;
 
 /// How long blocking work may go on after a command has ended.
-const LONGEST_REST: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-fn run_on(
+fn run_on_runtime(
     builder: &mut tokio::runtime::Builder,
     work: impl Future<Output = CommandResult>,
 ) -> CommandResult {
@@ -136,11 +136,11 @@ fn run_on(
         Ok(runtime) => {
             let outcome = runtime.block_on(work);
             // Work that blocks cannot be called off: a disk that hangs keeps no process from its end.
-            runtime.shutdown_timeout(LONGEST_REST);
+            runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
             outcome
         }
         Err(error) => {
-            Err(CommandError::unavailable("the runtime cannot be started").because(&error))
+            Err(CommandError::unavailable("the runtime cannot be started").with_cause(&error))
         }
     }
 }

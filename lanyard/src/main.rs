@@ -25,19 +25,19 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse_as_called(arguments());
+    let cli = cli::Cli::parse_arguments(process_arguments());
     logging::init(&cli.log, cli.command.default_log_filter(), cli.command.logs_json());
     match commands::run(cli) {
         Ok(exit) => exit.into(),
-        Err(failure) => failure.report(),
+        Err(failure) => failure.print(),
     }
 }
 
 /// The arguments of the process; those of the KMS plugin may have one dash.
-fn arguments() -> Vec<OsString> {
+fn process_arguments() -> Vec<OsString> {
     let arguments = std::env::args_os();
     #[cfg(feature = "kms")]
-    let arguments = commands::kms::go_arguments(arguments).into_iter();
+    let arguments = commands::kms::normalize_single_dash_flags(arguments).into_iter();
     arguments.collect()
 }
 

@@ -8,7 +8,7 @@ use crate::exit::CommandError;
 
 /// The form of a command's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum CliOutputFormat {
     /// A table for people.
     Table,
     /// One JSON document.
@@ -18,10 +18,10 @@ pub(crate) enum Format {
 }
 
 /// A value as a document.
-pub(crate) fn document(value: &impl Serialize, format: Format) -> String {
+pub(crate) fn serialize_document(value: &impl Serialize, format: CliOutputFormat) -> String {
     match format {
-        Format::Yaml => serde_saphyr::to_string(value).unwrap_or_else(|error| error.to_string()),
-        Format::Table | Format::Json => {
+        CliOutputFormat::Yaml => serde_saphyr::to_string(value).unwrap_or_else(|error| error.to_string()),
+        CliOutputFormat::Table | CliOutputFormat::Json => {
             serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string())
         }
     }
@@ -29,7 +29,7 @@ pub(crate) fn document(value: &impl Serialize, format: Format) -> String {
 
 /// Writes to standard output. A reader that went away (`| head`) is no error; a disk that is full is
 /// one, for whoever reads the file must not take a part for the whole.
-pub(crate) fn print(text: &str) -> Result<(), CommandError> {
+pub(crate) fn print_stdout(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     let written = stdout
@@ -38,19 +38,19 @@ pub(crate) fn print(text: &str) -> Result<(), CommandError> {
         .and_then(|()| stdout.flush());
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(CommandError::unavailable("standard output cannot be written").because(&error))
+            Err(CommandError::unavailable("standard output cannot be written").with_cause(&error))
         }
         _ => Ok(()),
     }
 }
 
 /// Writes a line of progress or explanation to standard error.
-pub(crate) fn note(text: &str) {
+pub(crate) fn print_stderr(text: &str) {
     // Nobody is left to be told when standard error is gone.
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
 /// Whether standard output is a terminal.
-pub(crate) fn to_terminal() -> bool {
+pub(crate) fn stdout_is_terminal() -> bool {
     io::IsTerminal::is_terminal(&io::stdout())
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// What the environment says. Flags win over it where both exist.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Environment {
+pub(crate) struct ProcessEnvironment {
     /// `HTTPS_PROXY`: the proxy for requests to Azure.
     pub(crate) https_proxy: Option<String>,
     /// `NO_PROXY`: hosts that are reached without it.
@@ -47,9 +47,9 @@ pub(crate) struct Environment {
     pub(crate) no_color: bool,
 }
 
-impl Environment {
+impl ProcessEnvironment {
     /// The value of a variable whose name the person gave.
-    pub(crate) fn variable(name: &str) -> Option<OsString> {
+    pub(crate) fn read_variable(name: &str) -> Option<OsString> {
         std::env::var_os(name)
     }
 
@@ -65,7 +65,7 @@ impl Environment {
             ssl_cert_file: text("SSL_CERT_FILE").map(PathBuf::from),
             kubernetes_host: text("KUBERNETES_SERVICE_HOST"),
             kubernetes_port: text("KUBERNETES_SERVICE_PORT"),
-            kubeconfigs: kubeconfigs(),
+            kubeconfigs: kubeconfig_files(),
             managed_identity_host: text("AZURE_POD_IDENTITY_AUTHORITY_HOST"),
             azure_client_id: text("AZURE_CLIENT_ID"),
             azure_tenant_id: text("AZURE_TENANT_ID"),
@@ -85,7 +85,7 @@ impl Environment {
 }
 
 /// The files that `kubectl` would read.
-fn kubeconfigs() -> Vec<PathBuf> {
+fn kubeconfig_files() -> Vec<PathBuf> {
     match std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty()) {
         Some(list) => std::env::split_paths(&list).filter(|path| *path != PathBuf::new()).collect(),
         None => {

@@ -6,7 +6,7 @@ use crate::exit::CommandError;
 
 /// A signal that asks for an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum TerminationSignal {
     /// Ctrl-C: the terminal sends it to the whole group of processes.
     Interrupt,
     /// A supervisor asks for the end.
@@ -20,14 +20,14 @@ pub(crate) enum End {
 /// Listens from its making on, so that no signal between two waits is lost. Make it before
 /// anything that has to be cleared away.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub(crate) struct TerminationSignals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
     quit: Signal,
 }
 
-impl Signals {
+impl TerminationSignals {
     /// Starts to listen.
     pub(crate) fn listen() -> Result<Self, CommandError> {
         let listen = || {
@@ -39,17 +39,17 @@ impl Signals {
             })
         };
         listen().map_err(|error: std::io::Error| {
-            CommandError::unavailable("cannot listen for signals").because(&error)
+            CommandError::unavailable("cannot listen for signals").with_cause(&error)
         })
     }
 
     /// Ready when an end is asked for. Nothing is lost if this is dropped.
-    pub(crate) async fn end(&mut self) -> End {
+    pub(crate) async fn wait(&mut self) -> TerminationSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => End::Interrupt,
-            _ = self.terminate.recv() => End::Terminate,
-            _ = self.hang_up.recv() => End::HangUp,
-            _ = self.quit.recv() => End::Quit,
+            _ = self.interrupt.recv() => TerminationSignal::Interrupt,
+            _ = self.terminate.recv() => TerminationSignal::Terminate,
+            _ = self.hang_up.recv() => TerminationSignal::HangUp,
+            _ = self.quit.recv() => TerminationSignal::Quit,
         }
     }
 }

@@ -7,50 +7,50 @@
 #[path = "arm_storm/azure.rs"]
 mod azure;
 #[path = "arm_storm/flock.rs"]
-mod flock;
+mod canary_fleet;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
-use lanyard_canary::Patience;
+use lanyard_api::hosted_cluster_identities::HostedClusterIdentitiesStatus;
+use lanyard_canary::FailureThreshold;
 use lanyard_clock::Clock as _;
-use lanyard_desired::status::Transition;
+use lanyard_desired::status::StatusTransition;
 use lanyard_vocabulary::Component;
 use serde_json::json;
 
-use crate::azure::Azure;
-use crate::flock::Flock;
+use crate::azure::VirtualTimeAzure;
+use crate::canary_fleet::TestCanaryFleet;
 
-const MINUTE: Duration = Duration::from_mins(1);
+const ONE_MINUTE: Duration = Duration::from_mins(1);
 /// The longest pause of a canary that nobody asked for.
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+const LONGEST_DEFAULT_PAUSE: Duration = Duration::from_mins(5);
 
 /// The cluster as the operator tells it, minute by minute.
-struct Watched {
-    azure: Azure,
-    flock: Flock,
-    status: Option<IdentitiesStatus>,
-    news: Vec<Transition>,
+struct ThrottlingFixture {
+    azure: VirtualTimeAzure,
+    canary_fleet: TestCanaryFleet,
+    status: Option<HostedClusterIdentitiesStatus>,
+    transitions: Vec<StatusTransition>,
 }
 
-impl Watched {
+impl ThrottlingFixture {
     async fn start() -> Self {
-        let azure = Azure::start().await;
-        let flock = Flock::release(&azure).await;
-        let mut watched = Self { azure, flock, status: None, news: Vec::new() };
-        watched.pass(12, |_| ()).await;
+        let azure = VirtualTimeAzure::start().await;
+        let flock = TestCanaryFleet::start_all(&azure).await;
+        let mut watched = Self { azure, canary_fleet: flock, status: None, transitions: Vec::new() };
+        watched.advance_minutes(12, |_| ()).await;
         watched
     }
 
     /// Lets minutes pass, and looks after each.
-    async fn pass(&mut self, minutes: usize, look: impl Fn(&IdentitiesStatus)) {
+    async fn advance_minutes(&mut self, minutes: usize, look: impl Fn(&HostedClusterIdentitiesStatus)) {
         for _ in 0..minutes {
-            self.azure.pass(MINUTE).await;
-            let now = self.flock.status(self.azure.clock.now(), self.status.as_ref());
-            let told = lanyard_desired::status::transitions(self.status.as_ref(), &now);
-            self.news.extend(told);
+            self.azure.advance(ONE_MINUTE).await;
+            let now = self.canary_fleet.status(self.azure.clock.now(), self.status.as_ref());
+            let told = lanyard_desired::status::status_transitions(self.status.as_ref(), &now);
+            self.transitions.extend(told);
             look(&now);
             self.status = Some(now);
         }
@@ -67,18 +67,18 @@ impl Watched {
 }
 
 /// What a status says, without words and times.
-fn verdicts(status: &IdentitiesStatus) -> Vec<(String, String)> {
+fn readiness_values(status: &HostedClusterIdentitiesStatus) -> Vec<(String, String)> {
     let identities = status.identities.iter().map(|it| (it.component.clone(), it.ready.clone()));
     let conditions = status.conditions.iter().map(|it| (it.type_.clone(), it.status.clone()));
     identities.chain(conditions).collect()
 }
 
-fn of_arm(component: Component) -> bool {
+fn calls_arm(component: Component) -> bool {
     component != Component::Kms
 }
 
 /// How many requests reached ARM in each part of the time since then.
-fn by_part(times: &[Timestamp], since: Timestamp, part: Duration, parts: usize) -> Vec<usize> {
+fn requests_per_interval(times: &[Timestamp], since: Timestamp, part: Duration, parts: usize) -> Vec<usize> {
     let number = |at: &&Timestamp| {
         let passed = Duration::try_from(at.duration_since(since)).unwrap();
         usize::try_from(passed.as_secs() / part.as_secs()).unwrap()
@@ -86,33 +86,33 @@ fn by_part(times: &[Timestamp], since: Timestamp, part: Duration, parts: usize) 
     (0..parts).map(|part| times.iter().filter(|at| number(at) == part).count()).collect()
 }
 
-async fn storm(retry_after: u32, most: usize) {
-    let mut watched = Watched::start().await;
-    let calm = verdicts(watched.status.as_ref().unwrap());
+async fn arm_throttling(retry_after: u32, most: usize) {
+    let mut watched = ThrottlingFixture::start().await;
+    let calm = readiness_values(watched.status.as_ref().unwrap());
     assert!(calm.iter().all(|(_, verdict)| verdict == "True"), "{calm:?}");
     assert!(watched.reasons().values().all(|reason| reason == "AsExpected"));
-    watched.news.clear();
-    let tokens = watched.azure.requests("entra", watched.azure.clock.now() - 11 * MINUTE).len();
+    watched.transitions.clear();
+    let tokens = watched.azure.requests("entra", watched.azure.clock.now() - 11 * ONE_MINUTE).len();
 
     // For an hour every request to ARM is throttled, whoever asks.
     let begins = watched.azure.clock.now();
     let effect = json!({"type": "throttle", "retry_after": retry_after});
     let rule = json!({"name": "storm", "service": "arm", "seconds": 3_600, "effect": effect});
-    watched.azure.control("POST", "faults", &rule.to_string()).await;
-    watched.pass(2, |status| assert_eq!(verdicts(status), calm, "nothing is taken back")).await;
+    watched.azure.change("POST", "faults", &rule.to_string()).await;
+    watched.advance_minutes(2, |status| assert_eq!(readiness_values(status), calm, "nothing is taken back")).await;
     // Who is to be left alone for long is told of before it is asked again.
     let is_told = watched.reasons()[&Component::Disk] == "TooManyRequests";
-    assert_eq!(is_told, Duration::from_secs(retry_after.into()) >= Patience::HOPS.lasting);
-    watched.pass(28, |status| assert_eq!(verdicts(status), calm, "nothing is taken back")).await;
+    assert_eq!(is_told, Duration::from_secs(retry_after.into()) >= FailureThreshold::HOPS.duration);
+    watched.advance_minutes(28, |status| assert_eq!(readiness_values(status), calm, "nothing is taken back")).await;
     // A pod that is new has proven nothing; its identity was, with the same certificate.
-    watched.flock.replace(&watched.azure, Component::Disk);
-    watched.pass(30, |status| assert_eq!(verdicts(status), calm, "nothing is taken back")).await;
+    watched.canary_fleet.replace_pod(&watched.azure, Component::Disk);
+    watched.advance_minutes(30, |status| assert_eq!(readiness_values(status), calm, "nothing is taken back")).await;
     for (component, reason) in watched.reasons() {
-        let expected = if of_arm(component) { "TooManyRequests" } else { "AsExpected" };
+        let expected = if calls_arm(component) { "TooManyRequests" } else { "AsExpected" };
         assert_eq!(reason, expected, "{component}");
     }
     let asked = watched.azure.requests("arm", begins);
-    let parts = by_part(&asked, begins, 20 * MINUTE, 3);
+    let parts = requests_per_interval(&asked, begins, 20 * ONE_MINUTE, 3);
     assert!(asked.len() <= most, "{} requests in the hour", asked.len());
     assert!(parts[0] > parts[1].max(parts[2]), "the pauses grow: {parts:?}");
     let tokens_of_hour = watched.azure.requests("entra", begins).len();
@@ -122,23 +122,23 @@ async fn storm(retry_after: u32, most: usize) {
 
     // It ends, and all is as it was two rounds after the last pause: those of probes are up to a
     // tenth longer.
-    let longest = LONGEST_PAUSE.max(Duration::from_secs(retry_after.into())).mul_f64(1.1);
-    let minutes = 2 + usize::try_from(longest.as_secs().div_ceil(MINUTE.as_secs())).unwrap();
-    watched.pass(minutes, |status| assert_eq!(verdicts(status), calm)).await;
+    let longest = LONGEST_DEFAULT_PAUSE.max(Duration::from_secs(retry_after.into())).mul_f64(1.1);
+    let minutes = 2 + usize::try_from(longest.as_secs().div_ceil(ONE_MINUTE.as_secs())).unwrap();
+    watched.advance_minutes(minutes, |status| assert_eq!(readiness_values(status), calm)).await;
     assert!(
         watched.reasons().values().all(|reason| reason == "AsExpected"),
         "{:?}",
         watched.reasons()
     );
-    watched.pass(20, |status| assert_eq!(verdicts(status), calm)).await;
+    watched.advance_minutes(20, |status| assert_eq!(readiness_values(status), calm)).await;
 
     // Everybody was told once that it began and once that it ended.
-    let count = |reason: &str| watched.news.iter().filter(|it| it.reason == reason).count();
-    assert_eq!((count("TooManyRequests"), count("IdentityReady")), (8, 8), "{:?}", watched.news);
-    assert_eq!(watched.news.len(), 16, "{:?}", watched.news);
+    let count = |reason: &str| watched.transitions.iter().filter(|it| it.reason == reason).count();
+    assert_eq!((count("TooManyRequests"), count("IdentityReady")), (8, 8), "{:?}", watched.transitions);
+    assert_eq!(watched.transitions.len(), 16, "{:?}", watched.transitions);
     for component in Component::ALL {
-        assert_eq!(watched.flock.lapses(component), 0, "{component} had a token all the time");
-        let told = watched.flock.told(component);
+        assert_eq!(watched.canary_fleet.token_lapses(component), 0, "{component} had a token all the time");
+        let told = watched.canary_fleet.annotation_writes(component);
         // The first facts, one or two probes, and two changes for the storm.
         assert!(told <= 9, "{component} told {told} times");
     }
@@ -146,28 +146,28 @@ async fn storm(retry_after: u32, most: usize) {
 }
 
 #[test]
-fn an_hour_of_throttling_by_arm_takes_nothing_back_and_is_sat_out_with_few_requests() {
+fn one_hour_of_arm_throttling_keeps_readiness_with_few_requests() {
     // A calm hour takes about 500, and this one about 110.
-    azure::run(storm(7, 130));
+    azure::run_in_virtual_time(arm_throttling(7, 130));
 }
 
 #[test]
-fn so_is_one_in_which_arm_wants_to_be_left_alone_for_long() {
-    azure::run(storm(900, 45));
+fn arm_throttling_with_retry_after_of_15_minutes_keeps_readiness() {
+    azure::run_in_virtual_time(arm_throttling(900, 45));
 }
 
 #[test]
-fn so_is_one_in_which_arm_is_asked_once() {
-    azure::run(storm(3_600, 12));
+fn arm_throttling_with_retry_after_of_one_hour_keeps_readiness() {
+    azure::run_in_virtual_time(arm_throttling(3_600, 12));
 }
 
 /// A certificate comes while Entra throttles; or in a brownout, after which Entra throttles.
 async fn rotation_while_entra_throttles(comes_in_brownout: bool) {
-    let mut watched = Watched::start().await;
-    let calm = verdicts(watched.status.as_ref().unwrap());
+    let mut watched = ThrottlingFixture::start().await;
+    let calm = readiness_values(watched.status.as_ref().unwrap());
     assert!(calm.iter().all(|(_, verdict)| verdict == "True"), "{calm:?}");
-    watched.news.clear();
-    let disk = |status: &IdentitiesStatus| {
+    watched.transitions.clear();
+    let disk = |status: &HostedClusterIdentitiesStatus| {
         let name = Component::Disk.name();
         status.identities.iter().find(|it| it.component == name).unwrap().clone()
     };
@@ -178,22 +178,22 @@ async fn rotation_while_entra_throttles(comes_in_brownout: bool) {
     let throttle = rule(json!({"type": "throttle", "retry_after": 7})).to_string();
     let brownout = rule(json!({"type": "status", "status": 503})).to_string();
     let first = if comes_in_brownout { &brownout } else { &throttle };
-    watched.azure.control("POST", "faults", first).await;
+    watched.azure.change("POST", "faults", first).await;
     if !comes_in_brownout {
-        watched.pass(5, |status| assert_eq!(verdicts(status), calm, "every token serves on")).await;
+        watched.advance_minutes(5, |status| assert_eq!(readiness_values(status), calm, "every token serves on")).await;
     }
     let component = json!({"component": Component::Disk.name()});
-    watched.azure.control("POST", "rotate", &component.to_string()).await;
-    watched.flock.rewrite(&watched.azure, Component::Disk).await;
+    watched.azure.change("POST", "rotate", &component.to_string()).await;
+    watched.canary_fleet.rewrite_credential_file(&watched.azure, Component::Disk).await;
     if comes_in_brownout {
         // Trouble that may pass says nothing, neither of the old certificate nor of the new one.
-        watched.pass(2, |status| assert_eq!(disk(status), before)).await;
-        watched.azure.control("POST", "faults", &throttle).await;
+        watched.advance_minutes(2, |status| assert_eq!(disk(status), before)).await;
+        watched.azure.change("POST", "faults", &throttle).await;
     }
     // Nobody knows whether Entra takes the new certificate, so nobody says so; the others are as
     // they were.
     watched
-        .pass(30, |status| {
+        .advance_minutes(30, |status| {
             let now = disk(status);
             let is_renewed = now.not_after != before.not_after;
             assert_eq!(now.ready, if is_renewed { "Unknown" } else { "True" }, "{}", now.message);
@@ -207,30 +207,30 @@ async fn rotation_while_entra_throttles(comes_in_brownout: bool) {
         (now.reason.as_str(), now.last_good_hop.as_deref()),
         ("NotProven", Some("credential"))
     );
-    let count = |watched: &Watched, reason: &str| {
-        watched.news.iter().filter(|it| it.reason == reason).count()
+    let count = |watched: &ThrottlingFixture, reason: &str| {
+        watched.transitions.iter().filter(|it| it.reason == reason).count()
     };
-    assert_eq!(count(&watched, "NotProven"), 1, "{:?}", watched.news);
-    assert_eq!(count(&watched, "CredentialRotated"), 0, "{:?}", watched.news);
+    assert_eq!(count(&watched, "NotProven"), 1, "{:?}", watched.transitions);
+    assert_eq!(count(&watched, "CredentialRotated"), 0, "{:?}", watched.transitions);
 
     // It ends, Entra takes it, and all is well.
-    watched.pass(19, |_| ()).await;
-    assert_eq!(verdicts(watched.status.as_ref().unwrap()), calm);
+    watched.advance_minutes(19, |_| ()).await;
+    assert_eq!(readiness_values(watched.status.as_ref().unwrap()), calm);
     assert!(
         watched.reasons().values().all(|reason| reason == "AsExpected"),
         "{:?}",
         watched.reasons()
     );
-    assert_eq!(watched.flock.lapses(Component::Disk), 0, "the token before served on");
+    assert_eq!(watched.canary_fleet.token_lapses(Component::Disk), 0, "the token before served on");
     watched.azure.shutdown().await;
 }
 
 #[test]
-fn a_certificate_that_comes_while_entra_throttles_is_not_told_as_proven_before_entra_takes_it() {
-    azure::run(rotation_while_entra_throttles(false));
+fn certificate_rotated_during_entra_throttling_is_unproven_until_accepted() {
+    azure::run_in_virtual_time(rotation_while_entra_throttles(false));
 }
 
 #[test]
-fn nor_is_one_whose_first_tries_meet_a_brownout() {
-    azure::run(rotation_while_entra_throttles(true));
+fn certificate_rotated_during_entra_outage_is_unproven_until_accepted() {
+    azure::run_in_virtual_time(rotation_while_entra_throttles(true));
 }

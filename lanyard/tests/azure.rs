@@ -6,11 +6,11 @@
 use std::process::{Command, Output};
 
 #[path = "azure/serving.rs"]
-mod serving;
+mod azure_serve_process;
 
-use serving::Serving;
+use azure_serve_process::AzureServeProcess;
 
-fn lanyard() -> Command {
+fn lanyard_command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lanyard"));
     for variable in ["HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE"] {
         command.env_remove(variable);
@@ -18,55 +18,55 @@ fn lanyard() -> Command {
     command
 }
 
-fn text(bytes: &[u8]) -> String {
+fn utf8(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Runs a shell script inside a local Azure of its own.
-fn shell_inside(script: &str) -> Output {
-    lanyard().args(["azure", "run", "--", "sh", "-c", script]).output().unwrap()
+fn run_shell_in_local_azure(script: &str) -> Output {
+    lanyard_command().args(["azure", "run", "--", "sh", "-c", script]).output().unwrap()
 }
 
 #[test]
-fn the_exit_code_of_the_inner_command_is_ours() {
-    let output = lanyard().args(["azure", "run", "--", "sh", "-c", "exit 7"]).output().unwrap();
+fn azure_run_returns_the_exit_code_of_the_command() {
+    let output = lanyard_command().args(["azure", "run", "--", "sh", "-c", "exit 7"]).output().unwrap();
     assert_eq!(output.status.code(), Some(7));
-    let missing = lanyard().args(["azure", "run", "--", "no-such-command"]).output().unwrap();
+    let missing = lanyard_command().args(["azure", "run", "--", "no-such-command"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
-    assert!(text(&missing.stderr).contains("no-such-command"));
+    assert!(utf8(&missing.stderr).contains("no-such-command"));
 }
 
 #[test]
-fn a_command_inside_sees_the_exports_and_its_requests_are_in_the_ledger() {
+fn command_in_azure_run_gets_exports_and_prints_a_request_log() {
     let script = r"env | grep -c -E '^(HTTPS_PROXY|SSL_CERT_FILE|REQUESTS_CA_BUNDLE)='";
-    let output = shell_inside(script);
-    assert_eq!(text(&output.stdout).trim(), "3");
-    assert!(text(&output.stderr).contains("no request reached the local Azure"));
+    let output = run_shell_in_local_azure(script);
+    assert_eq!(utf8(&output.stdout).trim(), "3");
+    assert!(utf8(&output.stderr).contains("no request reached the local Azure"));
 }
 
 #[test]
-fn the_world_survives_a_kill_and_the_exports_lead_to_it() {
+fn state_survives_a_kill_of_azure_serve() {
     let state = tempfile::tempdir().unwrap();
-    let first = Serving::start(lanyard(), state.path());
-    let exports = lanyard().args(["azure", "env", "--state"]).arg(state.path()).output().unwrap();
-    let shell = text(&exports.stdout);
-    assert!(shell.contains(&format!("export HTTPS_PROXY='{}'", first.text("proxy"))), "{shell}");
-    let ca = std::fs::read_to_string(first.text("ca_file")).unwrap();
+    let first = AzureServeProcess::start(lanyard_command(), state.path());
+    let exports = lanyard_command().args(["azure", "env", "--state"]).arg(state.path()).output().unwrap();
+    let shell = utf8(&exports.stdout);
+    assert!(shell.contains(&format!("export HTTPS_PROXY='{}'", first.session_text("proxy"))), "{shell}");
+    let ca = std::fs::read_to_string(first.session_text("ca_file")).unwrap();
     drop(first);
 
-    let none = lanyard().args(["azure", "env", "--state"]).arg(state.path()).output().unwrap();
+    let none = lanyard_command().args(["azure", "env", "--state"]).arg(state.path()).output().unwrap();
     assert_eq!(none.status.code(), Some(3));
-    assert!(text(&none.stderr).contains("lanyard azure serve"));
+    assert!(utf8(&none.stderr).contains("lanyard azure serve"));
 
-    let second = Serving::start(lanyard(), state.path());
-    assert_eq!(std::fs::read_to_string(second.text("ca_file")).unwrap(), ca);
+    let second = AzureServeProcess::start(lanyard_command(), state.path());
+    assert_eq!(std::fs::read_to_string(second.session_text("ca_file")).unwrap(), ca);
     drop(second);
 
     let other = state.path().join("other.yaml");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/hostedcluster.yaml");
     let text = std::fs::read_to_string(example).unwrap();
     std::fs::write(&other, text.replace("location: westeurope", "location: eastus")).unwrap();
-    let refused = lanyard()
+    let refused = lanyard_command()
         .args(["azure", "serve", "--listen", "127.0.0.1:0", "--state"])
         .arg(state.path())
         .arg("-f")
@@ -86,47 +86,47 @@ fn a_shell_inside_finds_its_tenant_and_reaches_entra_through_the_proxy() {
         curl -sS -o /dev/null -w '%{http_code}' \
             "https://login.microsoftonline.com/$tenant/v2.0/.well-known/openid-configuration"
     "#;
-    let output = shell_inside(script);
-    assert_eq!(text(&output.stdout), "200", "{}", text(&output.stderr));
-    let ledger = text(&output.stderr);
+    let output = run_shell_in_local_azure(script);
+    assert_eq!(utf8(&output.stdout), "200", "{}", utf8(&output.stderr));
+    let ledger = utf8(&output.stderr);
     assert!(ledger.contains("login.microsoftonline.com"), "{ledger}");
 }
 
 #[test]
-fn an_address_that_others_reach_has_to_be_allowed() {
-    let output = lanyard().args(["azure", "serve", "--listen", "0.0.0.0:0"]).output().unwrap();
+fn non_loopback_address_requires_allow_remote() {
+    let output = lanyard_command().args(["azure", "serve", "--listen", "0.0.0.0:0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output.stderr).contains("hint:"));
+    assert!(utf8(&output.stderr).contains("hint:"));
 }
 
 #[test]
-fn a_file_that_is_no_credential_gets_its_problems_and_next_steps() {
+fn credential_check_lists_problems_with_hints() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("credential");
     std::fs::write(&file, r#"{"clientId": "x", "tenant_id": 7}"#).unwrap();
-    let output = lanyard().args(["credential", "check"]).arg(&file).output().unwrap();
+    let output = lanyard_command().args(["credential", "check"]).arg(&file).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let report = text(&output.stdout);
+    let report = utf8(&output.stdout);
     for expected in ["client_id", "tenant_id", "client_secret", "hint:", "not good"] {
         assert!(report.contains(expected), "{expected} is not in\n{report}");
     }
 
     let absent = directory.path().join("absent");
-    let output = lanyard().args(["credential", "check"]).arg(absent).output().unwrap();
+    let output = lanyard_command().args(["credential", "check"]).arg(absent).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
-fn the_rendered_objects_are_the_same_every_time_and_one_file_each() {
+fn render_output_is_deterministic() {
     let directory = tempfile::tempdir().unwrap();
     let render = || {
         let reader = ["--vault-reader", "11111111-2222-3333-4444-555555555555"];
-        lanyard().arg("render").args(reader).output().unwrap().stdout
+        lanyard_command().arg("render").args(reader).output().unwrap().stdout
     };
     let printed = render();
     assert_eq!(printed, render());
-    let output = lanyard().args(["render", "--output-dir"]).arg(directory.path()).output().unwrap();
+    let output = lanyard_command().args(["render", "--output-dir"]).arg(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let files = std::fs::read_dir(directory.path()).unwrap().count();
-    assert_eq!(files, text(&printed).matches("\napiVersion:").count() + 1);
+    assert_eq!(files, utf8(&printed).matches("\napiVersion:").count() + 1);
 }

@@ -6,34 +6,34 @@
 #[path = "canary/api_server.rs"]
 mod api_server;
 #[path = "canary/running.rs"]
-mod running;
+mod canary_process;
 #[path = "support/staying_up.rs"]
-mod staying_up;
+mod up_process;
 
-use lanyard_desired::desired_proofs;
+use lanyard_desired::desired_proof_calls;
 use lanyard_desired::proof::ProofTarget;
 use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
-use self::api_server::ApiServer;
-use self::running::{RunningCanary, cluster, credential_file, wait_for};
-use self::staying_up::StayingUp;
+use self::api_server::FakePodApiServer;
+use self::canary_process::{TestCanaryProcess, example_cluster, credential_file, wait_for};
+use self::up_process::UpProcess;
 
-const PROVEN: &str = "granted";
+const GRANTED_HOP: &str = "granted";
 
 /// What shows that there was never a moment without a token that is taken.
-fn assert_no_lapse(canary: &RunningCanary) {
+fn assert_no_lapse(canary: &TestCanaryProcess) {
     let component = canary.component;
-    assert_eq!(canary.metric("lanyard_canary_authenticated"), Some(1.0), "{component}");
-    assert_eq!(canary.metric("lanyard_canary_lapses_total"), Some(0.0), "{component}");
+    assert_eq!(canary.metric_value("lanyard_canary_authenticated"), Some(1.0), "{component}");
+    assert_eq!(canary.metric_value("lanyard_canary_lapses_total"), Some(0.0), "{component}");
     for result in ["unauthenticated", "no-token", "refused"] {
         let line = format!(r#"lanyard_canary_calls_total{{result="{result}"}}"#);
-        assert_eq!(canary.metric(&line), Some(0.0), "{component}: {result}");
+        assert_eq!(canary.metric_value(&line), Some(0.0), "{component}: {result}");
     }
 }
 
 /// The display name of the role that a component is given.
-fn role(component: Component) -> &'static str {
+fn expected_role(component: Component) -> &'static str {
     match component {
         Component::CloudProvider => "Azure Red Hat OpenShift Cloud Controller Manager",
         Component::NodePoolManagement => {
@@ -52,10 +52,10 @@ fn role(component: Component) -> &'static str {
 }
 
 /// The role by which the local Azure grants the component its call.
-fn granting_role(up: &StayingUp, world: &Value, component: Component) -> String {
+fn granting_role(up: &UpProcess, world: &Value, component: Component) -> String {
     let rows = world["components"].as_array().unwrap();
     let row = rows.iter().find(|row| row["component"] == component.name()).unwrap();
-    let proof = &desired_proofs(&cluster())[&component].granted;
+    let proof = &desired_proof_calls(&example_cluster())[&component].granted;
     let (kind, scope) = match &proof.target {
         ProofTarget::Arm { path } => ("action", path.clone()),
         ProofTarget::Vault { vault, object } => {
@@ -68,7 +68,7 @@ fn granting_role(up: &StayingUp, world: &Value, component: Component) -> String 
     };
     let principal = row["clientId"].as_str().unwrap();
     let query = format!("explain?principal={principal}&scope={scope}&{kind}={}", proof.permission);
-    let answer = up.control(&query);
+    let answer = up.get_control(&query);
     assert_eq!(answer["granted"], true, "{component}: {answer}");
     answer["role"].as_str().unwrap().to_owned()
 }
@@ -81,52 +81,52 @@ fn assert_no_secrets(text: &str) {
 }
 
 #[test]
-fn nine_canaries_prove_their_identities_through_a_rotation_and_lose_them_with_their_roles() {
+fn nine_canaries_survive_rotation_and_report_lost_roles() {
     let (mounts, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let up = StayingUp::start(mounts.path());
+    let up = UpProcess::start(mounts.path());
     assert_eq!(up.report["ok"], true, "{}", up.report);
     let start = |component| {
         let more = ["--no-annotation"];
-        RunningCanary::start(&up, mounts.path(), scratch.path(), component, &more)
+        TestCanaryProcess::start(&up, mounts.path(), scratch.path(), component, &more)
     };
     let canaries: Vec<_> = Component::ALL.into_iter().map(start).collect();
     for canary in &canaries {
-        canary.until(|it| it.is_good(PROVEN) == Some(true));
-        assert!(canary.page("/healthz").0 && canary.page("/readyz").0);
+        canary.wait_until(|it| it.is_hop_good(GRANTED_HOP) == Some(true));
+        assert!(canary.fetch_page("/healthz").0 && canary.fetch_page("/readyz").0);
         assert_no_lapse(canary);
     }
 
     for component in Component::ALL {
         let body = json!({"component": component.name()}).to_string();
-        assert_eq!(up.ask("POST", "rotate", &body).0, 201, "{component}");
+        assert_eq!(up.control_request("POST", "rotate", &body).0, 201, "{component}");
     }
-    let thumbprint = |it: &RunningCanary| {
-        let page = it.page("/metrics").1;
+    let thumbprint = |it: &TestCanaryProcess| {
+        let page = it.fetch_page("/metrics").1;
         let line = page.lines().find(|line| line.starts_with("lanyard_canary_credential_info"));
         line.unwrap().to_owned()
     };
     let before: Vec<_> = canaries.iter().map(thumbprint).collect();
     for (canary, before) in canaries.iter().zip(&before) {
-        canary.until(|it| {
-            assert_eq!(it.metric("lanyard_canary_authenticated"), Some(1.0), "{}", it.component);
-            it.metric("lanyard_canary_rotations_total") == Some(1.0)
+        canary.wait_until(|it| {
+            assert_eq!(it.metric_value("lanyard_canary_authenticated"), Some(1.0), "{}", it.component);
+            it.metric_value("lanyard_canary_rotations_total") == Some(1.0)
         });
         let calls = r#"lanyard_canary_calls_total{result="granted"}"#;
-        let made = canary.metric(calls).unwrap();
-        canary.until(|it| it.metric(calls).unwrap() > made);
+        let made = canary.metric_value(calls).unwrap();
+        canary.wait_until(|it| it.metric_value(calls).unwrap() > made);
         assert_ne!(&thumbprint(canary), before, "{}", canary.component);
         assert_no_lapse(canary);
-        assert_eq!(canary.is_good("entra-token"), Some(true), "{}", canary.component);
+        assert_eq!(canary.is_hop_good("entra-token"), Some(true), "{}", canary.component);
     }
 
     // Each call is granted by the role of its component and by nothing else.
-    let world = up.control("world");
+    let world = up.get_control("world");
     for canary in &canaries {
-        assert_eq!(granting_role(&up, &world, canary.component), role(canary.component));
+        assert_eq!(granting_role(&up, &world, canary.component), expected_role(canary.component));
         let body = json!({"fault": "arm-role", "component": canary.component.name()});
-        assert_eq!(up.ask("POST", "drills", &body.to_string()).0, 201);
-        canary.until(|it| it.is_good(PROVEN) == Some(false));
-        assert_eq!(canary.is_good("entra-token"), Some(true), "{}", canary.component);
+        assert_eq!(up.control_request("POST", "drills", &body.to_string()).0, 201);
+        canary.wait_until(|it| it.is_hop_good(GRANTED_HOP) == Some(false));
+        assert_eq!(canary.is_hop_good("entra-token"), Some(true), "{}", canary.component);
         let code = if canary.component == Component::Kms {
             "ForbiddenByRbac"
         } else {
@@ -134,68 +134,68 @@ fn nine_canaries_prove_their_identities_through_a_rotation_and_lose_them_with_th
         };
         assert!(canary.log().contains(code), "{}: {code}", canary.component);
         // And a broken identity restarts nothing.
-        assert!(canary.page("/healthz").0 && canary.page("/readyz").0);
+        assert!(canary.fetch_page("/healthz").0 && canary.fetch_page("/readyz").0);
     }
     for canary in &canaries {
         assert_no_secrets(&canary.log());
-        assert_no_secrets(&canary.page("/metrics").1);
+        assert_no_secrets(&canary.fetch_page("/metrics").1);
     }
     drop(canaries);
     assert_eq!(up.terminate().0, Some(0));
 }
 
 /// The code that the facts blame, `good` where they blame nobody.
-fn code(facts: &Value) -> &str {
+fn failure_code(facts: &Value) -> &str {
     facts["failure"]["code"].as_str().unwrap_or("good")
 }
 
 #[test]
-fn a_revoked_identity_is_told_in_the_annotation_and_harms_nobody_else() {
+fn revoked_identity_is_reported_in_its_annotation_only() {
     let (mounts, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let up = StayingUp::start(mounts.path());
-    let server = ApiServer::start(scratch.path());
+    let up = UpProcess::start(mounts.path());
+    let server = FakePodApiServer::start(scratch.path());
     let kubeconfig = server.kubeconfig.to_str().unwrap().to_owned();
     let named =
         ["--kubeconfig", &kubeconfig, "--pod-name=canary-1", "--pod-namespace=clusters-harbour"];
     let start = |component, more: &[&str]| {
-        RunningCanary::start(&up, mounts.path(), scratch.path(), component, more)
+        TestCanaryProcess::start(&up, mounts.path(), scratch.path(), component, more)
     };
     let disk = start(Component::Disk, &named);
     let file = start(Component::File, &["--no-annotation"]);
-    let first = wait_for(|| server.facts());
+    let first = wait_for(|| server.read_facts());
     assert_eq!(
         (first["component"].as_str(), first["lastGoodHop"].as_str()),
-        (Some("disk"), Some(PROVEN))
+        (Some("disk"), Some(GRANTED_HOP))
     );
-    file.until(|it| it.is_good(PROVEN) == Some(true));
+    file.wait_until(|it| it.is_hop_good(GRANTED_HOP) == Some(true));
 
-    let world = up.control("world");
+    let world = up.get_control("world");
     let rows = world["components"].as_array().unwrap();
     let row = rows.iter().find(|row| row["component"] == "disk").unwrap();
     let client = &row["clientId"];
     let effect = json!({"type": "token-error", "code": 7_000_112});
     let fault =
         json!({"name": "revoked", "service": "entra", "client_id": client, "effect": effect});
-    assert_eq!(up.ask("POST", "faults", &fault.to_string()).0, 201);
-    let told = wait_for(|| server.facts().filter(|facts| code(facts) != "good"));
-    assert_eq!((code(&told), &told["failure"]["hop"]), ("AADSTS7000112", &json!("entra-token")));
+    assert_eq!(up.control_request("POST", "faults", &fault.to_string()).0, 201);
+    let told = wait_for(|| server.read_facts().filter(|facts| failure_code(facts) != "good"));
+    assert_eq!((failure_code(&told), &told["failure"]["hop"]), ("AADSTS7000112", &json!("entra-token")));
     assert_eq!(
         (&told["lastGoodHop"], &told["credential"]["clientId"]),
         (&json!("credential"), client)
     );
     assert!(told["failure"]["hint"].as_str().unwrap().contains("enable it"), "{told}");
 
-    assert_eq!(up.ask("DELETE", "faults/revoked", "").0, 204);
-    let healed = wait_for(|| server.facts().filter(|facts| code(facts) == "good"));
+    assert_eq!(up.control_request("DELETE", "faults/revoked", "").0, 204);
+    let healed = wait_for(|| server.read_facts().filter(|facts| failure_code(facts) == "good"));
     assert_eq!(healed, first, "what is known is what was known before");
     assert_no_lapse(&disk);
     assert_no_lapse(&file);
-    assert_eq!(file.metric(r#"lanyard_canary_failures_total{hop="entra-token"}"#), Some(0.0));
+    assert_eq!(file.metric_value(r#"lanyard_canary_failures_total{hop="entra-token"}"#), Some(0.0));
 
     let pod = "/api/v1/namespaces/clusters-harbour/pods/canary-1";
     let told = format!("PATCH {pod}/status");
     let expected = [format!("GET {pod}"), told.clone(), told.clone(), told];
-    assert_eq!(server.asked(), expected, "one look, and one write for each change");
+    assert_eq!(server.requests(), expected, "one look, and one write for each change");
     assert_no_secrets(&disk.log());
     assert_no_secrets(&healed.to_string());
 }
@@ -203,8 +203,8 @@ fn a_revoked_identity_is_told_in_the_annotation_and_harms_nobody_else() {
 #[test]
 fn the_control_plane_operators_canary_probes_network_and_key() {
     let (mounts, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let up = StayingUp::start(mounts.path());
-    let cluster = cluster();
+    let up = UpProcess::start(mounts.path());
+    let cluster = example_cluster();
     let azure = &cluster.azure;
     let key = &cluster.encryption.as_ref().unwrap().active_key;
     let url = format!("https://{}.vault.azure.net/keys/{}/{}", key.vault, key.name, key.version);
@@ -214,7 +214,7 @@ fn the_control_plane_operators_canary_probes_network_and_key() {
         "--probe=network".to_owned(),
         format!("--vnet-id={}", azure.vnet),
         format!("--security-group-id={}", azure.security_group),
-        format!("--resource-group-id={}", cluster.managed_group()),
+        format!("--resource-group-id={}", cluster.managed_resource_group()),
         "--probe=encryption".to_owned(),
         format!("--key-url={url}"),
         format!("--encryption-credential-file={}", kms.display()),
@@ -222,17 +222,17 @@ fn the_control_plane_operators_canary_probes_network_and_key() {
     ];
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
     let component = Component::ControlPlaneOperator;
-    let canary = RunningCanary::start(&up, mounts.path(), scratch.path(), component, &flags);
-    let is = |canary: &RunningCanary, probe: &str, good: f64| {
-        canary.metric(&format!(r#"lanyard_canary_probe_good{{probe="{probe}"}}"#)) == Some(good)
+    let canary = TestCanaryProcess::start(&up, mounts.path(), scratch.path(), component, &flags);
+    let is = |canary: &TestCanaryProcess, probe: &str, good: f64| {
+        canary.metric_value(&format!(r#"lanyard_canary_probe_good{{probe="{probe}"}}"#)) == Some(good)
     };
-    canary.until(|it| is(it, "network", 1.0) && is(it, "encryption", 1.0));
+    canary.wait_until(|it| is(it, "network", 1.0) && is(it, "encryption", 1.0));
 
     let drill = json!({"fault": "arm-role", "component": "kms"}).to_string();
-    assert_eq!(up.ask("POST", "drills", &drill).0, 201);
-    canary.until(|it| is(it, "encryption", 0.0));
+    assert_eq!(up.control_request("POST", "drills", &drill).0, 201);
+    canary.wait_until(|it| is(it, "encryption", 0.0));
     assert!(is(&canary, "network", 1.0));
-    assert_eq!(canary.is_good(PROVEN), Some(true), "a probe is no hop");
+    assert_eq!(canary.is_hop_good(GRANTED_HOP), Some(true), "a probe is no hop");
     assert!(canary.log().contains("ForbiddenByRbac"));
     assert_no_secrets(&canary.log());
 }

@@ -7,7 +7,7 @@ use std::io::ErrorKind::BrokenPipe;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-const LIST: &str = "
+const IDENTITIES_LIST: &str = "
 apiVersion: v1
 kind: List
 items:
@@ -25,7 +25,7 @@ items:
       notAfter: 2026-04-01T00:00:00Z
 ";
 
-fn forecast(arguments: &[&str], input: &str) -> Output {
+fn run_forecast(arguments: &[&str], input: &str) -> Output {
     let mut program = Command::new(env!("CARGO_BIN_EXE_lanyard"))
         .args(["forecast", "--input", "-"])
         .args(arguments)
@@ -40,12 +40,12 @@ fn forecast(arguments: &[&str], input: &str) -> Output {
     program.wait_with_output().unwrap()
 }
 
-fn printed(output: &Output) -> String {
+fn stdout_text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
 #[test]
-fn the_exit_code_says_whether_somebody_is_needed() {
+fn exit_code_is_1_when_action_is_needed() {
     for (arguments, expected) in [
         (&["--at", "2026-02-01T00:00:00Z"][..], 0),
         (&["--at", "2026-02-01T00:00:00Z", "--within", "58d"], 0),
@@ -58,35 +58,35 @@ fn the_exit_code_says_whether_somebody_is_needed() {
         (&["--within", "soon"], 2),
         (&["--all-namespaces"], 2),
     ] {
-        let output = forecast(arguments, LIST);
+        let output = run_forecast(arguments, IDENTITIES_LIST);
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(expected), "{arguments:?}: {told}");
     }
 }
 
 #[test]
-fn what_nobody_knows_is_not_good_unless_it_is_said_to_be() {
-    let unknown = LIST.replace("notAfter", "formerly");
-    assert_eq!(forecast(&[], &unknown).status.code(), Some(1));
-    assert_eq!(forecast(&["--ignore-unknown"], &unknown).status.code(), Some(0));
+fn unknown_expiry_exits_1_unless_ignored() {
+    let unknown = IDENTITIES_LIST.replace("notAfter", "formerly");
+    assert_eq!(run_forecast(&[], &unknown).status.code(), Some(1));
+    assert_eq!(run_forecast(&["--ignore-unknown"], &unknown).status.code(), Some(0));
 }
 
 #[test]
-fn where_nothing_was_looked_at_nothing_is_good() {
+fn empty_input_is_refused_and_empty_list_exits_1() {
     // What is left of `kubectl … | lanyard forecast -f -` where kubectl failed.
     for input in ["", "---\n"] {
-        let output = forecast(&["--ignore-unknown"], input);
+        let output = run_forecast(&["--ignore-unknown"], input);
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{told}");
         assert!(told.contains("there is nothing in it"), "{told}");
     }
     let none = "kind: List\nitems: []\n";
-    assert_eq!(forecast(&[], none).status.code(), Some(1));
-    assert_eq!(forecast(&["--ignore-unknown"], none).status.code(), Some(0));
+    assert_eq!(run_forecast(&[], none).status.code(), Some(1));
+    assert_eq!(run_forecast(&["--ignore-unknown"], none).status.code(), Some(0));
 }
 
 #[test]
-fn a_disk_that_is_full_is_no_good_end() {
+fn full_disk_exits_3() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_lanyard"))
         .args(["forecast", "--input", "-", "--at", "2026-02-01T00:00:00Z"])
@@ -95,7 +95,7 @@ fn a_disk_that_is_full_is_no_good_end() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    program.stdin.take().unwrap().write_all(LIST.as_bytes()).unwrap();
+    program.stdin.take().unwrap().write_all(IDENTITIES_LIST.as_bytes()).unwrap();
     let output = program.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{told}");
@@ -103,9 +103,9 @@ fn a_disk_that_is_full_is_no_good_end() {
 }
 
 #[test]
-fn every_form_is_printed() {
+fn every_output_format_is_printed() {
     let at = ["--at", "2026-02-20T00:00:00Z", "-o"];
-    let printed = |form: &str| printed(&forecast(&[&at[..], &[form]].concat(), LIST));
+    let printed = |form: &str| stdout_text(&run_forecast(&[&at[..], &[form]].concat(), IDENTITIES_LIST));
     let table = printed("table");
     for part in ["WHEN", "2026-04-01 00:00Z", "clusters/harbour", "overdue: clusters/harbour disk:"]
     {
@@ -119,8 +119,8 @@ fn every_form_is_printed() {
 }
 
 #[test]
-fn what_is_no_list_of_identities_is_named_with_its_place_and_the_next_step() {
-    let output = forecast(&[], "kind: Pod\n---\nkind: Secret\n");
+fn objects_of_other_kinds_are_reported_with_position_and_hint() {
+    let output = run_forecast(&[], "kind: Pod\n---\nkind: Secret\n");
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{told}");
     for part in [

@@ -6,7 +6,7 @@
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
-fn plugin(arguments: &[&str], kubeconfig: &str) -> Output {
+fn run_plugin(arguments: &[&str], kubeconfig: &str) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("kubectl-lanyard");
     symlink(env!("CARGO_BIN_EXE_lanyard"), &program).unwrap();
@@ -14,15 +14,15 @@ fn plugin(arguments: &[&str], kubeconfig: &str) -> Output {
 }
 
 #[test]
-fn the_plugin_says_in_its_help_what_people_type() {
-    let output = plugin(&["identities", "--help"], "");
+fn plugin_help_shows_kubectl_usage() {
+    let output = run_plugin(&["identities", "--help"], "");
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(help.contains("Usage: kubectl lanyard identities [OPTIONS] [NAME]"), "{help}");
 }
 
 #[test]
-fn without_a_kubeconfig_it_says_where_it_looked_and_what_to_do() {
-    let output = plugin(&["identities", "-A"], "/nonexistent/one:/nonexistent/two");
+fn missing_kubeconfig_error_lists_paths_and_hint() {
+    let output = run_plugin(&["identities", "-A"], "/nonexistent/one:/nonexistent/two");
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{told}");
     for part in ["/nonexistent/one, /nonexistent/two", "hint: give --kubeconfig, or set KUBECONFIG"]

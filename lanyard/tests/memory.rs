@@ -16,38 +16,38 @@ use std::time::Duration;
 use lanyard_clock::SystemClock;
 use libtest_mimic::{Arguments, Failed, Trial};
 use memory::cgroup::MemoryCgroup;
-use memory::kubelet::Node;
+use memory::kubelet::MemoryTestNode;
 
 fn main() -> ExitCode {
     let can_limit = MemoryCgroup::is_available();
     let mut arguments = Arguments::from_args();
     // A user namespace gives root but no cgroup, and ignored tests are asked for wherever there is root.
     arguments.include_ignored &= can_limit;
-    let trial = |name: &str, classes: Vec<Class>, most: u64| {
+    let trial = |name: &str, classes: Vec<MemoryTestClass>, most: u64| {
         let trial = Trial::test(name, move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(survives(classes, most))
+            runtime.block_on(test_limits(classes, most))
         });
         trial.with_ignored_flag(!can_limit)
     };
     let trials = vec![
         trial(
             "volumes_of_1300_large_secrets_are_refused_and_all_others_go_on",
-            (0..4).map(many_secrets).collect(),
-            VOLUMES + PROCESS,
+            (0..4).map(class_with_many_secrets).collect(),
+            VOLUMES_LIMIT + PROCESS_LIMIT,
         ),
         trial(
             "one_large_secret_in_430_entries_is_refused_and_all_others_go_on",
-            (0..24).map(many_entries).collect(),
+            (0..24).map(class_with_many_entries).collect(),
             // Less than two volumes that are decoded.
-            PROCESS,
+            PROCESS_LIMIT,
         ),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// The name of a class, its vault and its entries.
-pub(crate) struct Class {
+pub(crate) struct MemoryTestClass {
     pub(crate) name: String,
     pub(crate) vault: String,
     pub(crate) entries: Vec<(String, String)>,
@@ -55,9 +55,9 @@ pub(crate) struct Class {
 }
 
 /// 1,299 secrets of 25 KB, of a vault for each class.
-fn many_secrets(number: usize) -> Class {
+fn class_with_many_secrets(number: usize) -> MemoryTestClass {
     let entry = |entry: usize| (format!("large-{entry}"), format!("f{entry}"));
-    Class {
+    MemoryTestClass {
         name: format!("hostile-{number}"),
         vault: format!("hostile-{number}"),
         entries: (0..433).map(entry).collect(),
@@ -66,9 +66,9 @@ fn many_secrets(number: usize) -> Class {
 }
 
 /// Three versions of one secret of 25 KB, each 430 times.
-fn many_entries(number: usize) -> Class {
+fn class_with_many_entries(number: usize) -> MemoryTestClass {
     let entry = |entry: usize| ("large".to_owned(), format!("f{entry}"));
-    Class {
+    MemoryTestClass {
         name: format!("hostile-{number}"),
         vault: "hostile".to_owned(),
         entries: (0..430).map(entry).collect(),
@@ -76,42 +76,42 @@ fn many_entries(number: usize) -> Class {
     }
 }
 
-fn calm() -> Class {
+fn small_class() -> MemoryTestClass {
     let entries = ["one", "two"].map(|name| (name.to_owned(), name.to_owned()));
-    Class { name: "calm".to_owned(), vault: "calm".to_owned(), entries: entries.into(), history: 0 }
+    MemoryTestClass { name: "calm".to_owned(), vault: "calm".to_owned(), entries: entries.into(), history: 0 }
 }
 
 /// How often the kubelet tries each pod of the tenant.
-const TRIES: usize = 3;
+const ATTEMPTS: usize = 3;
 /// How soon a pod of somebody else starts and a mounted volume follows its vault, on a machine that
 /// has much else to do.
-const SOON: Duration = Duration::from_secs(30);
+const REACTION_TIME: Duration = Duration::from_secs(30);
 
 /// One pod for each of these classes starts, while others start and rotate.
 /// The process holds so many bytes at `most`.
-async fn survives(mut classes: Vec<Class>, most: u64) -> Result<(), Failed> {
+async fn test_limits(mut classes: Vec<MemoryTestClass>, most: u64) -> Result<(), Failed> {
     let hostile = classes.len();
-    classes.push(calm());
-    let node = Node::start(&classes, MemoryCgroup::new(LIMIT)?).await?;
+    classes.push(small_class());
+    let node = MemoryTestNode::start(&classes, MemoryCgroup::new(CONTAINER_LIMIT)?).await?;
     node.publish("mounted", "calm").await?;
-    node.shows("mounted", 1)?;
+    node.check_version("mounted", 1)?;
 
-    let attack = refusals(&node, hostile);
+    let attack = publish_hostile_pods(&node, hostile);
     let others = async {
         let mut started = 0_u32;
         loop {
             started += 1;
             let pod = format!("other-{started}");
-            within(SOON, node.publish(&pod, "calm")).await??;
-            let version = node.vault.write_calm();
-            within(SOON, node.rotated("mounted", version)).await??;
+            with_timeout(REACTION_TIME, node.publish(&pod, "calm")).await??;
+            let version = node.vault.write_small_secrets();
+            with_timeout(REACTION_TIME, node.wait_for_version("mounted", version)).await??;
         }
     };
     let mut peak = 0;
     let watch = async {
         loop {
-            peak = node.cgroup.held()?.max(peak);
-            SystemClock::shared().sleep(SAMPLE).await;
+            peak = node.cgroup.charged_bytes()?.max(peak);
+            SystemClock::shared().sleep(SAMPLE_INTERVAL).await;
         }
     };
     let refused = tokio::select! {
@@ -129,21 +129,21 @@ async fn survives(mut classes: Vec<Class>, most: u64) -> Result<(), Failed> {
         return Err(format!("nobody is told that it will not heal: {refused:?}").into());
     }
     // As before.
-    let version = node.vault.write_calm();
-    within(SOON, node.rotated("mounted", version)).await??;
-    within(SOON, node.publish("last", "calm")).await??;
-    node.is_alive()?;
+    let version = node.vault.write_small_secrets();
+    with_timeout(REACTION_TIME, node.wait_for_version("mounted", version)).await??;
+    with_timeout(REACTION_TIME, node.publish("last", "calm")).await??;
+    node.check_alive()?;
     if peak <= most { Ok(()) } else { Err(format!("it held {peak} bytes, not {most}").into()) }
 }
 
 /// Every hostile pod is tried again and again, all at the same time. What each try was refused with.
-async fn refusals(node: &Node, hostile: usize) -> Result<Vec<String>, Failed> {
+async fn publish_hostile_pods(node: &MemoryTestNode, hostile: usize) -> Result<Vec<String>, Failed> {
     let mut tries = tokio::task::JoinSet::new();
     for number in 0..hostile {
         let kubelet = node.kubelet();
         tries.spawn(async move {
             let mut refused = Vec::new();
-            for _ in 0..TRIES {
+            for _ in 0..ATTEMPTS {
                 let pod = format!("hostile-{number}");
                 match kubelet.publish(&pod, &pod).await {
                     Ok(()) => return Err("a volume was mounted that can never rotate".to_owned()),
@@ -157,11 +157,11 @@ async fn refusals(node: &Node, hostile: usize) -> Result<Vec<String>, Failed> {
     while let Some(tried) = tries.join_next().await {
         refused.extend(tried??);
     }
-    node.is_alive()?;
+    node.check_alive()?;
     Ok(refused)
 }
 
-async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Failed> {
+async fn with_timeout<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Failed> {
     tokio::select! {
         done = work => Ok(done),
         () = SystemClock::shared().sleep(limit) => {
@@ -171,10 +171,10 @@ async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, 
 }
 
 /// How often it is looked how much the process holds.
-const SAMPLE: Duration = Duration::from_millis(5);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 /// The limit of the volumes and of what is read for them, which is half of that of the container.
-const VOLUMES: u64 = LIMIT / 2;
+const VOLUMES_LIMIT: u64 = CONTAINER_LIMIT / 2;
 /// What the process may hold beside it, unoptimized as it is.
-const PROCESS: u64 = 48 * 1024 * 1024;
+const PROCESS_LIMIT: u64 = 48 * 1024 * 1024;
 /// As the chart has it.
-const LIMIT: u64 = 128 * 1024 * 1024;
+const CONTAINER_LIMIT: u64 = 128 * 1024 * 1024;

@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 #[path = "azure/serving.rs"]
-mod serving;
+mod azure_serve_process;
 
-use serving::Serving;
+use azure_serve_process::Serving;
 
 /// A process that ends with the test.
-struct Running(Child);
+struct ChildProcessGuard(Child);
 
-impl Drop for Running {
+impl Drop for ChildProcessGuard {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -32,24 +32,24 @@ impl Drop for Running {
 }
 
 /// A local Azure whose control API is used.
-struct Azure(Serving);
+struct PolicyTestAzure(Serving);
 
-impl Azure {
+impl PolicyTestAzure {
     fn start(state: &Path) -> Self {
-        Self(Serving::start(lanyard(), state))
+        Self(Serving::start(lanyard_command(), state))
     }
 
     /// Asks the control API.
-    fn control(&self, path: &str) -> Value {
-        self.request("GET", path, "")
+    fn get_control(&self, path: &str) -> Value {
+        self.control_request("GET", path, "")
     }
 
     /// Changes something through the control API.
-    fn change(&self, path: &str, body: &Value) -> Value {
-        self.request("POST", path, &body.to_string())
+    fn post_control(&self, path: &str, body: &Value) -> Value {
+        self.control_request("POST", path, &body.to_string())
     }
 
-    fn request(&self, method: &str, path: &str, body: &str) -> Value {
+    fn control_request(&self, method: &str, path: &str, body: &str) -> Value {
         let address = self.0.text("address");
         let mut stream = TcpStream::connect(&address).unwrap();
         let length = body.len();
@@ -64,25 +64,25 @@ impl Azure {
     }
 
     /// How many requests the vaults saw.
-    fn vault_requests(&self) -> usize {
-        let ledger = self.control("ledger");
+    fn count_vault_requests(&self) -> usize {
+        let ledger = self.get_control("ledger");
         let entries = ledger["value"].as_array().unwrap().iter();
         entries.filter(|entry| entry["service"] == "key-vault").count()
     }
 }
 
 /// A node plugin without a cluster, and its directory.
-struct Node {
-    _process: Running,
+struct PolicyTestNode {
+    _process: ChildProcessGuard,
     directory: PathBuf,
 }
 
-impl Node {
-    fn start(directory: &Path, azure: &Azure, flags: &[&str]) -> Self {
+impl PolicyTestNode {
+    fn start(directory: &Path, azure: &PolicyTestAzure, flags: &[&str]) -> Self {
         std::fs::create_dir_all(directory.join("kubelet/pods")).unwrap();
         std::fs::write(directory.join("classes.yaml"), "").unwrap();
         let at = |name: &str| directory.join(name).display().to_string();
-        let child = lanyard()
+        let child = lanyard_command()
             .args(["--log", "error", "node", "--nodeid", "n"])
             .args(["--metrics-addr", "0", "--healthz-port", "0"])
             .args(["--endpoint", &format!("unix://{}", at("csi.sock"))])
@@ -95,11 +95,11 @@ impl Node {
             .env("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure.0.text("proxy"))
             .spawn()
             .unwrap();
-        Self { _process: Running(child), directory: directory.to_owned() }
+        Self { _process: ChildProcessGuard(child), directory: directory.to_owned() }
     }
 
     /// Mounts a secret for a pod through the identity of the node.
-    async fn mount(&self, namespace: &str, object: &VaultSecret) -> Result<MountResponse, Status> {
+    async fn mount(&self, namespace: &str, object: &PolicyTestSecret) -> Result<MountResponse, Status> {
         let identity = json!({
             "useVMManagedIdentity": "true",
             "userAssignedIdentityID": object.client,
@@ -112,7 +112,7 @@ impl Node {
     async fn mount_as(
         &self,
         namespace: &str,
-        object: &VaultSecret,
+        object: &PolicyTestSecret,
         (identity, secrets): (&Value, &Value),
     ) -> Result<MountResponse, Status> {
         let mut attributes = json!({
@@ -145,12 +145,12 @@ impl Node {
             }
             tokio::time::timeout(pause, std::future::pending::<()>()).await.unwrap_err();
         }
-        let mut client = CsiDriverProviderClient::new(lanyard_grpc::connect(&socket));
+        let mut client = CsiDriverProviderClient::new(lanyard_grpc::channel_to_socket(&socket));
         client.mount(request).await.map(tonic::Response::into_inner)
     }
 
     /// The events of the audit trail, as `event namespace object verdict`.
-    fn trail(&self) -> Vec<String> {
+    fn audit_events(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.directory.join("audit.jsonl")).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let summary = |line: Value| {
@@ -164,16 +164,16 @@ impl Node {
 }
 
 /// A secret that the identity of the node may read.
-struct VaultSecret {
+struct PolicyTestSecret {
     client: String,
     tenant: String,
     vault: String,
     name: String,
 }
 
-impl VaultSecret {
-    fn nth(azure: &Azure, index: usize) -> Self {
-        let world = azure.control("world");
+impl PolicyTestSecret {
+    fn of_component(azure: &PolicyTestAzure, index: usize) -> Self {
+        let world = azure.get_control("world");
         let component = &world["components"][index];
         let host = component["vaultHost"].as_str().unwrap();
         let vault = world["vaults"].as_array().unwrap().iter().find(|it| it["host"] == host);
@@ -187,7 +187,7 @@ impl VaultSecret {
     }
 }
 
-fn lanyard() -> Command {
+fn lanyard_command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lanyard"));
     for variable in ["HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE"] {
         command.env_remove(variable);
@@ -196,12 +196,12 @@ fn lanyard() -> Command {
 }
 
 #[tokio::test]
-async fn what_was_read_under_audit_becomes_the_policy_that_enforces_exactly_that() {
+async fn policy_suggested_from_audit_allows_exactly_the_recorded_reads() {
     let directory = tempfile::tempdir().unwrap();
-    let azure = Azure::start(&directory.path().join("state"));
-    let (one, other) = (VaultSecret::nth(&azure, 0), VaultSecret::nth(&azure, 1));
+    let azure = PolicyTestAzure::start(&directory.path().join("state"));
+    let (one, other) = (PolicyTestSecret::of_component(&azure, 0), PolicyTestSecret::of_component(&azure, 1));
 
-    let node = Node::start(&directory.path().join("audit"), &azure, &[]);
+    let node = PolicyTestNode::start(&directory.path().join("audit"), &azure, &[]);
     let answer = node.mount("tenant-a", &one).await.unwrap();
     assert_eq!((answer.files.len(), answer.object_version.len()), (1, 1));
     node.mount("tenant-a", &one).await.unwrap();
@@ -211,13 +211,13 @@ async fn what_was_read_under_audit_becomes_the_policy_that_enforces_exactly_that
     let trail = node.directory.join("audit.jsonl");
     let clock = SystemClock::new();
     let deadline = clock.monotonic() + Duration::from_secs(30);
-    while node.trail().len() < 2 && clock.monotonic() < deadline {
+    while node.audit_events().len() < 2 && clock.monotonic() < deadline {
         clock.sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(node.trail(), [first, second], "once for each pod and version");
+    assert_eq!(node.audit_events(), [first, second], "once for each pod and version");
     drop(node);
 
-    let suggest = lanyard().args(["node", "policy", "suggest", "--from"]).arg(&trail).output();
+    let suggest = lanyard_command().args(["node", "policy", "suggest", "--from"]).arg(&trail).output();
     let suggested = suggest.unwrap();
     let notes = String::from_utf8(suggested.stderr).unwrap();
     assert!(suggested.status.success() && notes.contains("2 reads became 2 rules"), "{notes}");
@@ -225,10 +225,10 @@ async fn what_was_read_under_audit_becomes_the_policy_that_enforces_exactly_that
     std::fs::write(&policy, &suggested.stdout).unwrap();
 
     let flags = ["--policy-mode", "enforce", "--policy-file", policy.to_str().unwrap()];
-    let node = Node::start(&directory.path().join("enforce"), &azure, &flags);
+    let node = PolicyTestNode::start(&directory.path().join("enforce"), &azure, &flags);
     node.mount("tenant-a", &one).await.unwrap();
     node.mount("tenant-b", &other).await.unwrap();
-    let before = azure.vault_requests();
+    let before = azure.count_vault_requests();
     for (namespace, object) in [("tenant-b", &one), ("tenant-a", &other), ("default", &one)] {
         let status = node.mount(namespace, object).await.unwrap_err();
         assert_eq!(status.code(), Code::PermissionDenied, "{status}");
@@ -236,16 +236,16 @@ async fn what_was_read_under_audit_becomes_the_policy_that_enforces_exactly_that
             assert!(status.message().contains(part), "{part}: {status}");
         }
     }
-    assert_eq!(azure.vault_requests(), before, "nobody was asked for what the policy denies");
+    assert_eq!(azure.count_vault_requests(), before, "nobody was asked for what the policy denies");
 }
 
 #[tokio::test]
-async fn identities_of_the_pod_itself_are_judged_by_azure_alone_in_each_of_their_modes() {
+async fn policy_does_not_restrict_identities_of_the_pod() {
     let directory = tempfile::tempdir().unwrap();
-    let azure = Azure::start(&directory.path().join("state"));
-    let guests = azure.control("guests");
+    let azure = PolicyTestAzure::start(&directory.path().join("state"));
+    let guests = azure.get_control("guests");
     let (federated, application) = (&guests["federated"], &guests["secret"]);
-    let binding = azure.change(
+    let binding = azure.post_control(
         "identity-bindings",
         &json!({
             "clientId": federated["clientId"], "clusterId": "cluster",
@@ -265,16 +265,16 @@ async fn identities_of_the_pod_itself_are_judged_by_azure_alone_in_each_of_their
         "--sni-name",
         binding["serverName"].as_str().unwrap(),
     ];
-    let node = Node::start(&directory.path().join("node"), &azure, &flags);
+    let node = PolicyTestNode::start(&directory.path().join("node"), &azure, &flags);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let object = VaultSecret {
+    let object = PolicyTestSecret {
         client: text(&federated["clientId"]),
         tenant: text(&guests["tenant"]),
         vault: text(&guests["vaultHost"]).split('.').next().unwrap().to_owned(),
         name: text(&guests["secretName"]),
     };
     let token_for = |audience: &Value| {
-        let minted = azure.change("federated-token", &json!({ "audience": audience }));
+        let minted = azure.post_control("federated-token", &json!({ "audience": audience }));
         let token =
             json!({ "token": minted["token"], "expirationTimestamp": "2099-01-01T00:00:00Z" });
         json!({ text(audience): token }).to_string()
@@ -302,13 +302,13 @@ async fn identities_of_the_pod_itself_are_judged_by_azure_alone_in_each_of_their
 }
 
 #[test]
-fn a_bad_policy_keeps_the_node_from_starting_and_names_every_problem() {
+fn invalid_policy_prevents_start_and_lists_every_problem() {
     let directory = tempfile::tempdir().unwrap();
     let policy = directory.path().join("policy.yaml");
     std::fs::write(&policy, "apiVersion: v1\nkind: NodePolicy\nrule: []\nrules: []\n").unwrap();
     let classes = directory.path().join("classes.yaml");
     std::fs::write(&classes, "").unwrap();
-    let output = lanyard()
+    let output = lanyard_command()
         .args(["node", "--nodeid", "n", "--metrics-addr", "0", "--healthz-port", "0", "--classes"])
         .arg(&classes)
         .arg("--policy-file")
@@ -326,7 +326,7 @@ fn a_trail_without_reads_suggests_nothing() {
     let trail = directory.path().join("audit.jsonl");
     std::fs::write(&trail, "not a record\n").unwrap();
     let output =
-        lanyard().args(["node", "policy", "suggest", "--from"]).arg(&trail).output().unwrap();
+        lanyard_command().args(["node", "policy", "suggest", "--from"]).arg(&trail).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("no read through a shared identity"), "{text}");

@@ -12,13 +12,13 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use self::staying_up::StayingUp;
+use self::up_process::StayingUp;
 
 #[path = "support/staying_up.rs"]
-mod staying_up;
+mod up_process;
 
 /// Runs `lanyard credential check` as another program of this machine would.
-fn check(up: &StayingUp, file: &Path, call: &str) -> (Option<i32>, String) {
+fn check_credential(up: &StayingUp, file: &Path, call: &str) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
         .args(["credential", "check", "--call", call])
         .arg(file)
@@ -28,17 +28,17 @@ fn check(up: &StayingUp, file: &Path, call: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-fn mounted_below(directory: &Path) -> bool {
+fn has_mounts_below(directory: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     mounts.contains(directory.to_str().unwrap())
 }
 
-fn count(entries: &[Value], matches: impl Fn(&Value) -> bool) -> usize {
+fn count_matching(entries: &[Value], matches: impl Fn(&Value) -> bool) -> usize {
     entries.iter().filter(|entry| matches(entry)).count()
 }
 
 #[test]
-fn the_ledger_shows_each_hop_over_tls_and_one_token_of_the_vault_reader() {
+fn request_log_shows_each_hop_over_tls_and_one_vault_reader_token() {
     let directory = tempfile::tempdir().unwrap();
     let up = StayingUp::start(directory.path());
     assert_eq!(up.report["ok"], true, "{}", up.report);
@@ -46,7 +46,7 @@ fn the_ledger_shows_each_hop_over_tls_and_one_token_of_the_vault_reader() {
     let world = up.control("world");
     let ledger = up.control("ledger");
     let entries = ledger["value"].as_array().unwrap();
-    assert_eq!(count(entries, |entry| entry["service"] == "imds"), 1, "one token for all nine");
+    assert_eq!(count_matching(entries, |entry| entry["service"] == "imds"), 1, "one token for all nine");
 
     let clients: BTreeMap<&str, &str> = world["components"]
         .as_array()
@@ -57,7 +57,7 @@ fn the_ledger_shows_each_hop_over_tls_and_one_token_of_the_vault_reader() {
     assert_eq!(clients.len(), 9);
     for (component, client) in clients {
         let by = |service: &str, granted: bool| {
-            count(entries, |entry| {
+            count_matching(entries, |entry| {
                 entry["caller"] == client
                     && entry["service"] == service
                     && entry["tls"] == true
@@ -69,14 +69,14 @@ fn the_ledger_shows_each_hop_over_tls_and_one_token_of_the_vault_reader() {
         let refused = by("arm", false) + by("key-vault", false);
         assert_eq!((granted, refused), (1, 1), "{component}: one granted and one refused call");
     }
-    let reads = count(entries, |entry| {
+    let reads = count_matching(entries, |entry| {
         entry["service"] == "key-vault"
             && entry["status"] == 200
             && entry["tls"] == true
             && entry["path"].as_str().unwrap().starts_with("/secrets/")
     });
     assert_eq!(reads, 9, "one vault read for each component");
-    let plain = count(entries, |entry| {
+    let plain = count_matching(entries, |entry| {
         entry["tls"] == false && !["imds", "control"].contains(&entry["service"].as_str().unwrap())
     });
     assert_eq!(plain, 0, "everything but IMDS comes over TLS");
@@ -101,7 +101,7 @@ fn a_mounted_file_is_checked_down_to_a_granted_and_a_refused_call() {
     let balancer = "harbour-harbour-7kq2m";
     let granted =
         format!("{group}/{balancer}/{network}/loadBalancers/harbour-7kq2m?api-version=2023-11-01");
-    let (code, report) = check(&up, &file, &granted);
+    let (code, report) = check_credential(&up, &file, &granted);
     assert_eq!(code, Some(0), "{report}");
     for expected in ["client_id", "RSA 2048 bits", "expires", "renew after", "200", "good"] {
         assert!(report.contains(expected), "{expected} is not in\n{report}");
@@ -112,7 +112,7 @@ fn a_mounted_file_is_checked_down_to_a_granted_and_a_refused_call() {
     let refused = format!(
         "{group}/{vnet}/{network}/virtualNetworks/harbour-harbour-7kq2m?api-version=2023-11-01"
     );
-    let (code, report) = check(&up, &file, &refused);
+    let (code, report) = check_credential(&up, &file, &refused);
     assert_eq!(code, Some(1), "{report}");
     assert!(report.contains("AuthorizationFailed"), "{report}");
     assert!(report.contains("Microsoft.Network/virtualNetworks/read"), "{report}");
@@ -121,33 +121,33 @@ fn a_mounted_file_is_checked_down_to_a_granted_and_a_refused_call() {
 }
 
 #[test]
-fn an_end_leaves_no_mount_and_no_directory_behind() {
+fn termination_removes_mounts_and_directories() {
     let directory = tempfile::tempdir().unwrap();
     let up = StayingUp::start(directory.path());
     assert!(std::fs::read_dir(directory.path()).unwrap().count() > 0);
     let (code, rest) = up.terminate();
     assert_eq!(code, Some(0), "{rest}");
-    assert!(!mounted_below(directory.path()));
+    assert!(!has_mounts_below(directory.path()));
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 /// A user and a directory of theirs, in which `lanyard up` leaves nothing.
-struct User {
+struct TestUser {
     /// `None` for the user of this test.
     id: Option<u32>,
     home: TempDir,
     lanyard: PathBuf,
 }
 
-impl User {
-    fn own() -> Self {
+impl TestUser {
+    fn current() -> Self {
         let lanyard = PathBuf::from(env!("CARGO_BIN_EXE_lanyard"));
         Self { id: None, home: tempfile::tempdir().unwrap(), lanyard }
     }
 
     /// A user who may not mount; `None` where this test may not act as another user.
     fn without_privileges() -> Option<Self> {
-        if !is_root() || !["uid_map", "gid_map"].into_iter().all(maps_nobody) {
+        if !is_root() || !["uid_map", "gid_map"].into_iter().all(maps_unprivileged_user) {
             return None;
         }
         // `TMPDIR` and the program may be in a directory that only root can enter.
@@ -163,25 +163,25 @@ impl User {
     }
 
     /// `TMPDIR` of the user.
-    fn temporary(&self) -> PathBuf {
+    fn temporary_directory(&self) -> PathBuf {
         self.home.path().join("tmp")
     }
 
-    fn chosen(&self) -> PathBuf {
+    fn chosen_directory(&self) -> PathBuf {
         self.home.path().join("new").join("volumes")
     }
 
-    fn up(&self, arguments: &[&str]) -> Command {
+    fn up_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.lanyard);
-        command.arg("up").args(arguments).env("TMPDIR", self.temporary());
+        command.arg("up").args(arguments).env("TMPDIR", self.temporary_directory());
         if let Some(id) = self.id {
             command.uid(id).gid(id);
         }
         command
     }
 
-    fn left(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.temporary()).unwrap();
+    fn leftover_paths(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.temporary_directory()).unwrap();
         let mut left: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
         left.extend(Some(self.home.path().join("new")).filter(|it| it.exists()));
         left
@@ -191,7 +191,7 @@ impl User {
 const UNPRIVILEGED_USER: u32 = 65_534;
 
 /// Whether the user namespace of this process maps [`UNPRIVILEGED_USER`] (`user_namespaces(7)`).
-fn maps_nobody(map: &str) -> bool {
+fn maps_unprivileged_user(map: &str) -> bool {
     let text = std::fs::read_to_string(Path::new("/proc/self").join(map)).unwrap();
     text.lines().any(|line| {
         let mut fields = line.split_whitespace().map(|field| field.parse::<u64>().unwrap());
@@ -207,28 +207,28 @@ fn is_root() -> bool {
 
 #[test]
 fn the_next_run_removes_the_volumes_and_directories_of_a_killed_one() {
-    for user in [Some(User::own()), User::without_privileges()].into_iter().flatten() {
-        std::fs::create_dir(user.temporary()).unwrap();
-        chown(user.temporary(), user.id, user.id).unwrap();
-        let chosen = user.chosen();
+    for user in [Some(TestUser::current()), TestUser::without_privileges()].into_iter().flatten() {
+        std::fs::create_dir(user.temporary_directory()).unwrap();
+        chown(user.temporary_directory(), user.id, user.id).unwrap();
+        let chosen = user.chosen_directory();
         let chosen = ["--directory", chosen.to_str().unwrap()];
         for (killed, next) in [(&[][..], &[][..]), (&chosen, &chosen), (&chosen, &[])] {
-            let mut up = StayingUp::run(user.up(killed));
+            let mut up = StayingUp::run(user.up_command(killed));
             assert_eq!(up.report["ok"], true, "{}", up.report);
             let file = "azure-cloud-controller-manager/cloud-provider-cert/harbour-cloud-provider";
             let is_chosen = !killed.is_empty();
-            assert_eq!(user.chosen().join(file).exists(), is_chosen);
+            assert_eq!(user.chosen_directory().join(file).exists(), is_chosen);
             up.child.kill().unwrap();
             up.child.wait().unwrap();
-            assert_eq!(user.left().len(), if is_chosen { 2 } else { 1 });
+            assert_eq!(user.leftover_paths().len(), if is_chosen { 2 } else { 1 });
             let may_mount = user.id.is_none() && is_root();
-            assert_eq!(mounted_below(user.home.path()), may_mount);
+            assert_eq!(has_mounts_below(user.home.path()), may_mount);
 
-            let output = user.up(next).arg("--once").output().unwrap();
+            let output = user.up_command(next).arg("--once").output().unwrap();
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(0), "{stderr}");
-            assert!(!mounted_below(user.home.path()), "{killed:?}, then {next:?}: {stderr}");
-            assert_eq!(user.left(), Vec::<PathBuf>::new(), "{killed:?}, then {next:?}: {stderr}");
+            assert!(!has_mounts_below(user.home.path()), "{killed:?}, then {next:?}: {stderr}");
+            assert_eq!(user.leftover_paths(), Vec::<PathBuf>::new(), "{killed:?}, then {next:?}: {stderr}");
         }
     }
 }

@@ -37,22 +37,22 @@ const HOPS: [&str; 11] = [
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Report {
-    components: Vec<Component>,
-    rotation: Vec<Rotation>,
+struct UpReport {
+    components: Vec<UpComponentReport>,
+    rotation: Vec<UpRotationReport>,
     ok: bool,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Component {
+struct UpComponentReport {
     name: String,
-    hops: Vec<Hop>,
+    hops: Vec<UpHopReport>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Hop {
+struct UpHopReport {
     name: String,
     ok: bool,
     millis: f64,
@@ -62,12 +62,12 @@ struct Hop {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Rotation {
+struct UpRotationReport {
     name: String,
     millis: Option<f64>,
 }
 
-fn lanyard(arguments: &[&str]) -> Output {
+fn run_lanyard(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lanyard"))
         .args(arguments)
         .env("LANYARD_LOG", "trace")
@@ -76,7 +76,7 @@ fn lanyard(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn report(output: &Output) -> Report {
+fn parse_report(output: &Output) -> UpReport {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!("{error}\n{}", String::from_utf8_lossy(&output.stderr));
     })
@@ -103,8 +103,8 @@ fn example() -> PathBuf {
 
 #[test]
 fn every_hop_of_every_component_is_good() {
-    let output = lanyard(&["up", "--once", "--output", "json"]);
-    let report = report(&output);
+    let output = run_lanyard(&["up", "--once", "--output", "json"]);
+    let report = parse_report(&output);
     assert_eq!(output.status.code(), Some(0), "{report:#?}");
     assert!(report.ok);
     assert!(report.rotation.is_empty());
@@ -122,7 +122,7 @@ fn every_hop_of_every_component_is_good() {
 }
 
 #[test]
-fn a_fault_is_blamed_on_its_hop_and_harms_nobody_else() {
+fn fault_fails_only_its_hop_of_its_component() {
     let blame = BTreeMap::from([
         ("encoding", "decode"),
         ("missing-secret", "vault-read"),
@@ -137,14 +137,14 @@ fn a_fault_is_blamed_on_its_hop_and_harms_nobody_else() {
         // Without a component it is cloudProvider; kms is the one whose role is a vault's.
         for target in [None, Some("disk"), Some("kms")] {
             let broken = target.map_or_else(|| fault.to_owned(), |name| format!("{fault}:{name}"));
-            let output = lanyard(&["up", "--once", "--output", "json", "--break", &broken]);
-            let report = report(&output);
+            let output = run_lanyard(&["up", "--once", "--output", "json", "--break", &broken]);
+            let report = parse_report(&output);
             assert_eq!(output.status.code(), Some(1), "{broken}: {report:#?}");
             assert!(!report.ok);
             for component in &report.components {
                 let is_target = component.name == target.unwrap_or("cloudProvider");
                 if is_target {
-                    assert_blamed(component, blamed, &broken);
+                    assert_failed_hop(component, blamed, &broken);
                 } else {
                     assert!(component.hops.iter().all(|hop| hop.ok), "{broken}: {component:#?}");
                 }
@@ -154,7 +154,7 @@ fn a_fault_is_blamed_on_its_hop_and_harms_nobody_else() {
     }
 }
 
-fn assert_blamed(component: &Component, blamed: &str, broken: &str) {
+fn assert_failed_hop(component: &UpComponentReport, blamed: &str, broken: &str) {
     let at = component.hops.iter().position(|hop| hop.name == blamed).unwrap();
     let (before, rest) = component.hops.split_at(at);
     let (hop, after) = rest.split_first().unwrap();
@@ -168,8 +168,8 @@ fn assert_blamed(component: &Component, blamed: &str, broken: &str) {
 
 #[test]
 fn every_rotated_key_is_in_use_within_a_second() {
-    let output = lanyard(&["up", "--once", "--rotate", "--output", "json"]);
-    let report = report(&output);
+    let output = run_lanyard(&["up", "--once", "--rotate", "--output", "json"]);
+    let report = parse_report(&output);
     assert_eq!(output.status.code(), Some(0), "{report:#?}");
     let names: Vec<_> = report.rotation.iter().map(|rotated| &rotated.name).collect();
     assert_eq!(names, COMPONENTS);
@@ -184,7 +184,7 @@ fn every_rotated_key_is_in_use_within_a_second() {
 
 #[test]
 fn the_table_names_components_hops_and_the_next_step() {
-    let output = lanyard(&["up", "--once", "--break", "vault-role:disk", "--log", "error"]);
+    let output = run_lanyard(&["up", "--once", "--break", "vault-role:disk", "--log", "error"]);
     let table = String::from_utf8(output.stdout).unwrap();
     for name in COMPONENTS.iter().chain(&HOPS) {
         assert!(table.contains(name), "{name} is not in\n{table}");
@@ -204,7 +204,7 @@ fn a_broken_hosted_cluster_gets_every_problem_with_its_path() {
     let file = directory.path().join("hostedcluster.yaml");
     std::fs::write(&file, broken).unwrap();
 
-    let output = lanyard(&["up", "--once", "-f", file.to_str().unwrap()]);
+    let output = run_lanyard(&["up", "--once", "-f", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8_lossy(&output.stderr);
     for path in [
@@ -218,7 +218,7 @@ fn a_broken_hosted_cluster_gets_every_problem_with_its_path() {
 }
 
 #[test]
-fn a_hosted_cluster_as_the_api_server_returns_it_is_good_as_well() {
+fn hosted_cluster_as_returned_by_the_api_server_is_accepted() {
     let text = std::fs::read_to_string(example()).unwrap();
     let more_metadata = "metadata:\n  uid: 0c5f6f0e-5d4b-4a57-9a5e-2f5c3a1b7d90\n  generation: 3\n  \
         resourceVersion: \"918273\"\n  creationTimestamp: \"2026-11-01T08:00:00Z\"\n  \
@@ -239,13 +239,13 @@ fn a_hosted_cluster_as_the_api_server_returns_it_is_good_as_well() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("hostedcluster.yaml");
     std::fs::write(&file, complete).unwrap();
-    let output = lanyard(&["up", "--once", "--output", "json", "-f", file.to_str().unwrap()]);
-    assert!(report(&output).ok, "{}", String::from_utf8_lossy(&output.stderr));
+    let output = run_lanyard(&["up", "--once", "--output", "json", "-f", file.to_str().unwrap()]);
+    assert!(parse_report(&output).ok, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
 fn a_fault_that_does_not_exist_is_refused_with_the_ones_that_do() {
-    let output = lanyard(&["up", "--once", "--break", "gremlins"]);
+    let output = run_lanyard(&["up", "--once", "--break", "gremlins"]);
     assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("missing-secret") && stderr.contains("arm-role"), "{stderr}");

@@ -17,25 +17,25 @@ use std::thread;
 
 use clap::ValueEnum;
 
-use self::row::{Measurement, Metric, Row};
-use crate::failure::TaskError;
-use crate::house::House;
+use self::row::{ReportedMeasurement, BenchMetric, BenchRow};
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::process;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct Args {
     /// What to measure
-    bench: Bench,
+    bench: BenchTarget,
     /// How to print the rows
     #[arg(long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    output: BenchOutputFormat,
     /// How many hosted clusters the fleet of the operator has
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=50_000), value_name = "NUMBER")]
     clusters: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Bench {
+enum BenchTarget {
     /// Cached tokens, cold scopes, hanging and refusing services, and reloads of the credential library
     Credential,
     /// Memory, mounts, republishes, requests and writes of the node plugin
@@ -45,14 +45,14 @@ enum Bench {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
+enum BenchOutputFormat {
     /// Columns for people
     Table,
     /// One array of rows
     Json,
 }
 
-pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError> {
+pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     if let Some(load) = load_average()
         && load > 0.5 * f64::from(u32::try_from(cores).unwrap_or(u32::MAX))
@@ -65,43 +65,43 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
         .unwrap_or_default();
     }
     let rows = match arguments.bench {
-        Bench::Credential => credential::measure(house, cores)?,
-        Bench::Node => node::measure(house)?,
-        Bench::Operator => operator::measure(house, arguments.clusters)?,
+        BenchTarget::Credential => credential::measure(house, cores)?,
+        BenchTarget::Node => node::measure(house)?,
+        BenchTarget::Operator => operator::measure(house, arguments.clusters)?,
     };
     match arguments.output {
-        Output::Table => row::table(&rows).iter().for_each(|line| process::say(line)),
-        Output::Json => process::say(&json(&rows)?),
+        BenchOutputFormat::Table => row::format_table(&rows).iter().for_each(|line| process::print_line(line)),
+        BenchOutputFormat::Json => process::print_line(&rows_json(&rows)?),
     }
     Ok(())
 }
 
 /// The numbers that a program wrote into a file while it worked. What it says meanwhile is no part of
 /// the rows.
-fn measured(command: &mut Command, file: &Path) -> Result<Vec<Measurement>, TaskError> {
-    process::capture(command)?;
+fn run_and_read_measurements(command: &mut Command, file: &Path) -> Result<Vec<ReportedMeasurement>, TaskError> {
+    process::capture_stdout(command)?;
     let text = fs::read(file).map_err(|source| TaskError::File {
         action: "read",
         path: file.to_owned(),
         source,
     })?;
     serde_json::from_slice(&text)
-        .map_err(|source| TaskError::Answer { command: process::spelled(command), source })
+        .map_err(|source| TaskError::Answer { command: process::command_line(command), source })
 }
 
 /// The rows, where no number is missing.
-fn rows(
+fn bench_rows(
     ourselves: &str,
-    metrics: &[Metric],
-    measurements: &[Measurement],
-) -> Result<Vec<Row>, TaskError> {
-    row::rows(ourselves, metrics, measurements).map_err(|findings| TaskError::Findings {
+    metrics: &[BenchMetric],
+    measurements: &[ReportedMeasurement],
+) -> Result<Vec<BenchRow>, TaskError> {
+    row::compare_measurements(ourselves, metrics, measurements).map_err(|findings| TaskError::Findings {
         check: "measurements missing from the benchmark's output",
         findings,
     })
 }
 
-fn json(rows: &[Row]) -> Result<String, TaskError> {
+fn rows_json(rows: &[BenchRow]) -> Result<String, TaskError> {
     serde_json::to_string_pretty(rows)
         .map_err(|source| TaskError::Answer { command: "cargo xtask bench".to_owned(), source })
 }

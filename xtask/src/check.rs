@@ -1,15 +1,15 @@
 //! `cargo xtask check`: the checks to run before each commit, without conformance suites.
 
 use crate::ci;
-use crate::failure::TaskError;
-use crate::house::House;
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::layers;
 use crate::process::{self, Stopwatch};
 use crate::test;
 use crate::tidy;
 
 /// The steps, the fast ones first.
-const STEPS: [(&str, Step); 5] = [
+const STEPS: [(&str, CheckStep); 5] = [
     ("format", ci::format),
     ("layers", |house| layers::check(house).map(drop)),
     ("tidy", |house| tidy::check(house).map(drop)),
@@ -17,27 +17,27 @@ const STEPS: [(&str, Step); 5] = [
     ("tests", test::run_with_nextest),
 ];
 
-type Step = fn(&House) -> Result<(), TaskError>;
+type CheckStep = fn(&Repository) -> Result<(), TaskError>;
 
 /// Runs every step, also after a failure, and closes with the seconds of each.
-pub(crate) fn run(house: &House) -> Result<(), TaskError> {
+pub(crate) fn run(house: &Repository) -> Result<(), TaskError> {
     let (mut lines, mut failed) = (Vec::new(), Vec::new());
     let whole = Stopwatch::start();
     for (name, step) in STEPS {
-        process::say(&format!("\n=== {name}"));
+        process::print_line(&format!("\n=== {name}"));
         let watch = Stopwatch::start();
         let result = step(house);
         let verdict = if result.is_ok() { "ok" } else { "FAILED" };
         lines.push(format!("{name:<8} {:>5} s  {verdict}", watch.elapsed().as_secs()));
         if let Err(error) = result {
-            process::complain(&error);
+            process::print_error(&error);
             failed.push(name);
         }
     }
-    process::say("");
+    process::print_line("");
     lines.push(format!("{:<8} {:>5} s", "check", whole.elapsed().as_secs()));
     for line in &lines {
-        process::say(line);
+        process::print_line(line);
     }
     if failed.is_empty() {
         return Ok(());

@@ -3,30 +3,30 @@
 //! A whole run takes lanes side by side: suites wait for other programs most of the time, and what is
 //! built meanwhile needs nothing of them.
 
-mod lanes;
+mod job_groups;
 mod processor_time;
 
 use std::time::Duration;
 
-use self::lanes::Lane;
+use self::job_groups::JobGroup;
 use self::processor_time::ProcessorTime;
 use crate::codegen;
-use crate::conformance::{self, Suite};
+use crate::conformance::{self, SuiteName};
 use crate::deny;
-use crate::failure::TaskError;
+use crate::task_error::TaskError;
 use crate::fuzz;
-use crate::house::House;
+use crate::repository::Repository;
 use crate::image;
 use crate::layers;
-use crate::process::{self, Stopwatch, Tally};
-use crate::satellites;
+use crate::process::{self, Stopwatch, PassFailCounts};
+use crate::auxiliary_workspaces;
 use crate::test;
 use crate::tidy;
 use crate::tools;
 use crate::workspace;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct Args {
     /// Run only the stages whose names begin so
     #[arg(long, value_name = "STAGE")]
     only: Vec<String>,
@@ -35,12 +35,12 @@ pub(crate) struct Arguments {
     stage: Option<String>,
 }
 
-struct Stage {
+struct CiStage {
     name: String,
-    lane: Lane,
+    group: JobGroup,
     /// The stages that this one waits for, where they run at all.
-    after: Vec<&'static str>,
-    run: Box<Check>,
+    depends_on: Vec<&'static str>,
+    run: Box<CiStageFn>,
 }
 
 /// The stage that builds the programs of the suites. It runs wherever a suite does.
@@ -49,39 +49,39 @@ const PROGRAMS: &str = "programs";
 /// The stage that builds the fuzz targets. It runs wherever one of them does.
 const FUZZ_BUILD: &str = "fuzz build";
 
-type Check = dyn Fn(&House) -> Result<Tally, TaskError> + Sync;
+type CiStageFn = dyn Fn(&Repository) -> Result<PassFailCounts, TaskError> + Sync;
 
-struct Outcome {
+struct StageOutcome {
     name: String,
     seconds: u64,
     /// The processor time of the stage and of the processes that it waited for, where it is known.
-    processor: Option<Duration>,
-    result: Result<Tally, TaskError>,
+    processor_time: Option<Duration>,
+    result: Result<PassFailCounts, TaskError>,
 }
 
-impl Outcome {
+impl StageOutcome {
     /// The outcome of a stage that needs one that failed.
-    fn not_run(name: &str, failed: &str) -> Self {
+    fn skipped(name: &str, failed: &str) -> Self {
         let findings = vec![format!("{failed} failed")];
         let result = Err(TaskError::Findings {
             check: "stages that had to succeed before this one",
             findings,
         });
-        Self { name: name.to_owned(), seconds: 0, processor: None, result }
+        Self { name: name.to_owned(), seconds: 0, processor_time: None, result }
     }
 }
 
 /// Runs every stage, also after a failure: one run shows all that is wrong.
-pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError> {
+pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError> {
     if let Some(name) = &arguments.stage {
-        return run_here(house, name);
+        return run_single_stage(house, name);
     }
-    let stages = wanted(stages(), &arguments.only)?;
+    let stages = selected_stages(all_stages(), &arguments.only)?;
     let total = stages.len();
     let watch = Stopwatch::start();
-    let outcomes = if total == 1 { one_by_one(house, stages) } else { lanes::run(house, &stages)? };
-    for line in summary(&outcomes, watch.elapsed().as_secs()) {
-        process::say(&line);
+    let outcomes = if total == 1 { run_sequentially(house, stages) } else { job_groups::run_in_parallel(house, &stages)? };
+    for line in summary_lines(&outcomes, watch.elapsed().as_secs()) {
+        process::print_line(&line);
     }
     let failed: Vec<&str> =
         outcomes.iter().filter(|it| it.result.is_err()).map(|it| it.name.as_str()).collect();
@@ -97,36 +97,36 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
 }
 
 /// One stage. Its last lines are its processor time and its count.
-fn run_here(house: &House, name: &str) -> Result<(), TaskError> {
-    let known = || stages().iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
-    let stage = stages().into_iter().find(|it| it.name == name).ok_or_else(|| {
+fn run_single_stage(house: &Repository, name: &str) -> Result<(), TaskError> {
+    let known = || all_stages().iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
+    let stage = all_stages().into_iter().find(|it| it.name == name).ok_or_else(|| {
         TaskError::Unknown { what: "stage", name: name.to_owned(), known: known() }
     })?;
     let result = (stage.run)(house);
-    if let Some(processor) = ProcessorTime::used() {
-        process::say(&processor.to_string());
+    if let Some(processor) = ProcessorTime::measure() {
+        process::print_line(&processor.to_string());
     }
-    process::say(&result?.to_string());
+    process::print_line(&result?.to_string());
     Ok(())
 }
 
 /// Runs the stages where the caller can read along.
-fn one_by_one(house: &House, stages: Vec<Stage>) -> Vec<Outcome> {
+fn run_sequentially(house: &Repository, stages: Vec<CiStage>) -> Vec<StageOutcome> {
     let watched = stages.into_iter().map(|stage| {
-        process::say(&format!("\n=== {}", stage.name));
-        let (watch, before) = (Stopwatch::start(), ProcessorTime::used());
-        let result = (stage.run)(house).and_then(nothing_ignored);
+        process::print_line(&format!("\n=== {}", stage.name));
+        let (watch, before) = (Stopwatch::start(), ProcessorTime::measure());
+        let result = (stage.run)(house).and_then(fail_on_ignored);
         if let Err(error) = &result {
-            process::complain(error);
+            process::print_error(error);
         }
-        let processor = ProcessorTime::used().zip(before).map(|(now, before)| now.since(before));
-        Outcome { name: stage.name, seconds: watch.elapsed().as_secs(), processor, result }
+        let processor = ProcessorTime::measure().zip(before).map(|(now, before)| now.since(before));
+        StageOutcome { name: stage.name, seconds: watch.elapsed().as_secs(), processor_time: processor, result }
     });
     watched.collect()
 }
 
 /// Fails a stage that left something out: here everything has to run.
-fn nothing_ignored(tally: Tally) -> Result<Tally, TaskError> {
+fn fail_on_ignored(tally: PassFailCounts) -> Result<PassFailCounts, TaskError> {
     if tally.ignored == 0 {
         return Ok(tally);
     }
@@ -138,57 +138,57 @@ fn nothing_ignored(tally: Tally) -> Result<Tally, TaskError> {
 }
 
 /// Every stage, each lane in its order.
-fn stages() -> Vec<Stage> {
+fn all_stages() -> Vec<CiStage> {
     let mut stages = vec![
-        one("format", format),
-        one("layers", |house| layers::check(house).map(drop)),
-        one("tidy", |house| tidy::check(house).map(drop)),
-        one("codegen", codegen::check),
-        one(PROGRAMS, workspace::build_programs),
-        stage("test", test::run),
-        one("clippy", clippy),
-        one(FUZZ_BUILD, fuzz::build),
-        one("docs", docs),
+        single_check_stage("format", format),
+        single_check_stage("layers", |house| layers::check(house).map(drop)),
+        single_check_stage("tidy", |house| tidy::check(house).map(drop)),
+        single_check_stage("codegen", codegen::check),
+        single_check_stage(PROGRAMS, workspace::build_programs),
+        counted_stage("test", test::run),
+        single_check_stage("clippy", clippy),
+        single_check_stage(FUZZ_BUILD, fuzz::build_targets),
+        single_check_stage("docs", docs),
         // A suite that needs one of them sooner installs it, or waits until it is there.
-        aside(one("tools", tools::install_all)),
-        Stage { after: vec![PROGRAMS], ..aside(stage("image", image::check)) },
-        aside(one("deny", deny::check)),
-        aside(stage("satellites", satellites::check)),
+        with_separate_build(single_check_stage("tools", tools::install_all)),
+        CiStage { depends_on: vec![PROGRAMS], ..with_separate_build(counted_stage("image", image::check)) },
+        with_separate_build(single_check_stage("deny", deny::check)),
+        with_separate_build(counted_stage("satellites", auxiliary_workspaces::check)),
     ];
-    stages.extend(Suite::ALL.map(|suite| {
+    stages.extend(SuiteName::ALL.map(|suite| {
         let name = format!("conformance {}", suite.name());
-        let run = move |house: &House| conformance::run_suite(house, suite);
+        let run = move |house: &Repository| conformance::run_suite(house, suite);
         let image = suite.needs_image().then_some("image");
         let after = [PROGRAMS].into_iter().chain(image).collect();
-        let lane = if suite.needs_node() { Lane::Nodes } else { Lane::Suites };
-        Stage { lane, after, ..stage(&name, run) }
+        let lane = if suite.needs_node() { JobGroup::NodeSuites } else { JobGroup::Suites };
+        CiStage { group: lane, depends_on: after, ..counted_stage(&name, run) }
     }));
-    let live = stage("conformance --live stops", conformance::check_live_stops);
-    stages.push(Stage { lane: Lane::Suites, after: vec![PROGRAMS], ..live });
+    let live = counted_stage("conformance --live stops", conformance::check_live_requires_credentials);
+    stages.push(CiStage { group: JobGroup::Suites, depends_on: vec![PROGRAMS], ..live });
     stages.extend(fuzz::TARGETS.map(|target| {
-        let run = move |house: &House| fuzz::fuzz(house, target, fuzz::SMOKE_SECONDS);
-        let target = one(&format!("fuzz {target}"), run);
-        Stage { after: vec![FUZZ_BUILD], ..aside(target) }
+        let run = move |house: &Repository| fuzz::run_target(house, target, fuzz::SMOKE_SECONDS);
+        let target = single_check_stage(&format!("fuzz {target}"), run);
+        CiStage { depends_on: vec![FUZZ_BUILD], ..with_separate_build(target) }
     }));
     stages
 }
 
 /// A stage that builds in directories of its own.
-fn aside(stage: Stage) -> Stage {
-    Stage { lane: Lane::Aside, ..stage }
+fn with_separate_build(stage: CiStage) -> CiStage {
+    CiStage { group: JobGroup::SeparateBuild, ..stage }
 }
 
-fn stage(name: &str, run: impl Fn(&House) -> Result<Tally, TaskError> + Sync + 'static) -> Stage {
-    Stage { name: name.to_owned(), lane: Lane::Workspace, after: Vec::new(), run: Box::new(run) }
+fn counted_stage(name: &str, run: impl Fn(&Repository) -> Result<PassFailCounts, TaskError> + Sync + 'static) -> CiStage {
+    CiStage { name: name.to_owned(), group: JobGroup::Workspace, depends_on: Vec::new(), run: Box::new(run) }
 }
 
 /// A stage that is one check.
-fn one(name: &str, run: impl Fn(&House) -> Result<(), TaskError> + Sync + 'static) -> Stage {
-    stage(name, move |house| run(house).map(|()| Tally::ONE))
+fn single_check_stage(name: &str, run: impl Fn(&Repository) -> Result<(), TaskError> + Sync + 'static) -> CiStage {
+    counted_stage(name, move |house| run(house).map(|()| PassFailCounts::ONE_PASSED))
 }
 
 /// The stages whose names begin so, and those that build for them.
-fn wanted(stages: Vec<Stage>, only: &[String]) -> Result<Vec<Stage>, TaskError> {
+fn selected_stages(stages: Vec<CiStage>, only: &[String]) -> Result<Vec<CiStage>, TaskError> {
     let names = stages.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
     if let Some(unknown) =
         only.iter().find(|prefix| !stages.iter().any(|it| it.name.starts_with(prefix.as_str())))
@@ -197,15 +197,15 @@ fn wanted(stages: Vec<Stage>, only: &[String]) -> Result<Vec<Stage>, TaskError> 
     }
     let is_named =
         |name: &str| only.is_empty() || only.iter().any(|it| name.starts_with(it.as_str()));
-    let builds = stages.iter().filter(|it| is_named(&it.name)).flat_map(|it| it.after.clone());
+    let builds = stages.iter().filter(|it| is_named(&it.name)).flat_map(|it| it.depends_on.clone());
     let builds: Vec<_> = builds.filter(|it| [PROGRAMS, FUZZ_BUILD].contains(it)).collect();
-    let is_wanted = |stage: &Stage| is_named(&stage.name) || builds.contains(&stage.name.as_str());
+    let is_wanted = |stage: &CiStage| is_named(&stage.name) || builds.contains(&stage.name.as_str());
     Ok(stages.into_iter().filter(is_wanted).collect())
 }
 
 /// A line per stage, with its seconds and those of processors, and the same of all stages together.
-fn summary(outcomes: &[Outcome], seconds: u64) -> Vec<String> {
-    let mut total = Tally::default();
+fn summary_lines(outcomes: &[StageOutcome], seconds: u64) -> Vec<String> {
+    let mut total = PassFailCounts::default();
     let mut processor = Duration::ZERO;
     let mut lines =
         vec![String::new(), "stage                        seconds  processor  result".to_owned()];
@@ -214,12 +214,12 @@ fn summary(outcomes: &[Outcome], seconds: u64) -> Vec<String> {
             total += *tally;
             format!("ok ({})", tally.passed)
         } else {
-            total += Tally::FAILURE;
+            total += PassFailCounts::ONE_FAILED;
             "FAILED".to_owned()
         };
-        processor += outcome.processor.unwrap_or_default();
-        let used = outcome.processor.map_or_else(|| "?".to_owned(), |it| it.as_secs().to_string());
-        let Outcome { name, seconds, .. } = outcome;
+        processor += outcome.processor_time.unwrap_or_default();
+        let used = outcome.processor_time.map_or_else(|| "?".to_owned(), |it| it.as_secs().to_string());
+        let StageOutcome { name, seconds, .. } = outcome;
         lines.push(format!("{name:<28} {seconds:>7}  {used:>9}  {verdict}"));
     }
     let processor = processor.as_secs();
@@ -228,64 +228,64 @@ fn summary(outcomes: &[Outcome], seconds: u64) -> Vec<String> {
     lines
 }
 
-pub(crate) fn format(house: &House) -> Result<(), TaskError> {
+pub(crate) fn format(house: &Repository) -> Result<(), TaskError> {
     process::run(house.cargo().args(["fmt", "--all", "--check"]))
 }
 
-pub(crate) fn clippy(house: &House) -> Result<(), TaskError> {
+pub(crate) fn clippy(house: &Repository) -> Result<(), TaskError> {
     let mut command = house.cargo();
-    command.arg("clippy").args(workspace::WHOLE).arg("--all-targets");
+    command.arg("clippy").args(workspace::ALL_PACKAGES).arg("--all-targets");
     process::run(command.args(["--", "--deny", "warnings"]))
 }
 
-fn docs(house: &House) -> Result<(), TaskError> {
+fn docs(house: &Repository) -> Result<(), TaskError> {
     let mut command = house.cargo();
     command.env("RUSTDOCFLAGS", "--deny warnings");
-    process::run(command.arg("doc").args(workspace::WHOLE).arg("--no-deps"))
+    process::run(command.arg("doc").args(workspace::ALL_PACKAGES).arg("--no-deps"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn outcome(name: &str, result: Result<Tally, TaskError>) -> Outcome {
-        Outcome { name: name.to_owned(), seconds: 2, processor: None, result }
+    fn test_outcome(name: &str, result: Result<PassFailCounts, TaskError>) -> StageOutcome {
+        StageOutcome { name: name.to_owned(), seconds: 2, processor_time: None, result }
     }
 
     #[test]
     fn a_test_that_is_ignored_fails_its_stage() {
-        assert!(nothing_ignored(Tally::ONE).is_ok());
-        let error = nothing_ignored(Tally { ignored: 2, ..Tally::ONE }).expect_err("two are");
+        assert!(fail_on_ignored(PassFailCounts::ONE_PASSED).is_ok());
+        let error = fail_on_ignored(PassFailCounts { ignored: 2, ..PassFailCounts::ONE_PASSED }).expect_err("two are");
         assert!(error.to_string().contains("1 passed, 0 failed, 2 ignored"), "{error}");
     }
 
     #[test]
     fn the_last_line_counts_checks_and_failures() {
         let outcomes = [
-            outcome("test", Ok(Tally { passed: 40, ..Tally::default() })),
-            outcome("tidy", Ok(Tally::ONE)),
-            outcome("docs", Err(TaskError::Environment("HOME"))),
+            test_outcome("test", Ok(PassFailCounts { passed: 40, ..PassFailCounts::default() })),
+            test_outcome("tidy", Ok(PassFailCounts::ONE_PASSED)),
+            test_outcome("docs", Err(TaskError::Environment("HOME"))),
         ];
-        let lines = summary(&outcomes, 4);
+        let lines = summary_lines(&outcomes, 4);
         assert_eq!(lines.last().map(String::as_str), Some("41 passed, 1 failed"));
         assert!(lines.iter().any(|line| line.starts_with("docs") && line.ends_with("FAILED")));
     }
 
     #[test]
     fn stages_are_chosen_by_the_beginning_of_their_names() {
-        let chosen = wanted(stages(), &["conformance".to_owned()]).expect("there are such stages");
+        let chosen = selected_stages(all_stages(), &["conformance".to_owned()]).expect("there are such stages");
         // And the build of the programs.
-        assert_eq!(chosen.len(), Suite::ALL.len() + 2);
+        assert_eq!(chosen.len(), SuiteName::ALL.len() + 2);
         assert!(chosen.iter().any(|it| it.name == PROGRAMS));
-        assert!(wanted(stages(), &["deploy".to_owned()]).is_err());
+        assert!(selected_stages(all_stages(), &["deploy".to_owned()]).is_err());
     }
 
     #[test]
-    fn what_a_stage_takes_comes_from_a_stage() {
-        let names: Vec<_> = stages().into_iter().map(|it| it.name).collect();
-        for stage in stages() {
-            let found = stage.after.iter().all(|after| names.iter().any(|name| name == after));
-            assert!(found, "{} waits for {:?}", stage.name, stage.after);
+    fn every_stage_dependency_exists() {
+        let names: Vec<_> = all_stages().into_iter().map(|it| it.name).collect();
+        for stage in all_stages() {
+            let found = stage.depends_on.iter().all(|after| names.iter().any(|name| name == after));
+            assert!(found, "{} waits for {:?}", stage.name, stage.depends_on);
         }
     }
 }

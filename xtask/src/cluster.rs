@@ -8,16 +8,16 @@ use std::process::Command;
 
 use clap::{Subcommand, ValueEnum};
 
-use crate::failure::TaskError;
-use crate::house::House;
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::process;
 use crate::tools::{self, KubernetesVersion};
 use crate::workspace;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    command: ClusterTaskCommand,
     /// Which cluster: several can run side by side
     #[arg(long, default_value = "default", global = true, value_parser = parse_name)]
     name: String,
@@ -27,16 +27,16 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum ClusterTaskCommand {
     /// Start the cluster, or what is missing of it, and wait until pods can run
-    Up(Up),
+    Up(ClusterTaskUpArgs),
     /// Take the cluster away, whatever state it is in
     Down,
     /// Show every component
     Status {
         /// The form of the answer
         #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-        output: Format,
+        output: ClusterTaskFormat,
     },
     /// Import image archives (docker-archive or OCI) into the node
     Load {
@@ -51,7 +51,7 @@ enum Verb {
 }
 
 #[derive(Debug, clap::Args)]
-struct Up {
+struct ClusterTaskUpArgs {
     /// The version of Kubernetes
     #[arg(long, value_enum, default_value = "1.36", value_name = "VERSION")]
     kubernetes: KubernetesVersion,
@@ -67,38 +67,38 @@ struct Up {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
+enum ClusterTaskFormat {
     Table,
     Json,
 }
 
-pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError> {
+pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError> {
     let directory = match &arguments.dir {
         Some(directory) => directory.clone(),
-        None => house.clusters().join(&arguments.name),
+        None => house.clusters_directory().join(&arguments.name),
     };
-    let programs = match &arguments.verb {
-        Verb::Up(up) => Some(tools::node_programs(house, up.kubernetes)?),
+    let programs = match &arguments.command {
+        ClusterTaskCommand::Up(up) => Some(tools::node_programs(house, up.kubernetes)?),
         _ => None,
     };
-    let mut command = Command::new(build(house)?);
-    command.args(words(&arguments.verb, programs.as_deref()));
+    let mut command = Command::new(build_cluster_program(house)?);
+    command.args(cluster_arguments(&arguments.command, programs.as_deref()));
     process::run(command.arg("--dir").arg(directory))
 }
 
 /// Builds the program of the cluster.
-fn build(house: &House) -> Result<PathBuf, TaskError> {
+fn build_cluster_program(house: &Repository) -> Result<PathBuf, TaskError> {
     let mut build = house.cargo();
-    build.args(["build", "--quiet"]).args(workspace::WHOLE).args(["--bin", "lanyard-cluster"]);
+    build.args(["build", "--quiet"]).args(workspace::ALL_PACKAGES).args(["--bin", "lanyard-cluster"]);
     process::run(&mut build)?;
     Ok(house.debug_binaries().join("lanyard-cluster"))
 }
 
 /// The command line of a verb.
-fn words(verb: &Verb, programs: Option<&Path>) -> Vec<PathBuf> {
+fn cluster_arguments(verb: &ClusterTaskCommand, programs: Option<&Path>) -> Vec<PathBuf> {
     let mut words = Vec::new();
     match verb {
-        Verb::Up(up) => {
+        ClusterTaskCommand::Up(up) => {
             words.push("up".into());
             let texts = [
                 ("--sync-frequency", up.sync_frequency.as_ref()),
@@ -113,19 +113,19 @@ fn words(verb: &Verb, programs: Option<&Path>) -> Vec<PathBuf> {
                 words.extend(value.map(|value| [flag.into(), value]).into_iter().flatten());
             }
         }
-        Verb::Down => words.push("down".into()),
-        Verb::Status { output } => {
+        ClusterTaskCommand::Down => words.push("down".into()),
+        ClusterTaskCommand::Status { output } => {
             words.push("status".into());
-            if matches!(output, Format::Json) {
+            if matches!(output, ClusterTaskFormat::Json) {
                 words.extend(["--output".into(), "json".into()]);
             }
         }
-        Verb::Load { archives } => {
+        ClusterTaskCommand::Load { archives } => {
             words.push("load".into());
             words.extend(archives.iter().cloned());
         }
-        Verb::Kubeconfig => words.push("kubeconfig".into()),
-        Verb::Keys => words.push("keys".into()),
+        ClusterTaskCommand::Kubeconfig => words.push("kubeconfig".into()),
+        ClusterTaskCommand::Keys => words.push("keys".into()),
     }
     words
 }
@@ -153,13 +153,13 @@ mod tests {
 
     #[test]
     fn options_that_are_left_out_are_not_passed_on() {
-        let up = Up {
+        let up = ClusterTaskUpArgs {
             kubernetes: KubernetesVersion::V1_36,
             sync_frequency: Some("10s".to_owned()),
             service_account_issuer: None,
             service_account_key: None,
         };
         let expected = ["up", "--sync-frequency", "10s", "--programs", "/p"].map(PathBuf::from);
-        assert_eq!(words(&Verb::Up(up), Some(Path::new("/p"))), expected);
+        assert_eq!(cluster_arguments(&ClusterTaskCommand::Up(up), Some(Path::new("/p"))), expected);
     }
 }

@@ -7,17 +7,17 @@ use std::process::Command;
 
 use clap::ValueEnum;
 
-use crate::failure::TaskError;
-use crate::house::House;
-use crate::image::{self, Product};
-use crate::process::{self, Tally};
+use crate::task_error::TaskError;
+use crate::repository::Repository;
+use crate::image::{self, ImageKind};
+use crate::process::{self, PassFailCounts};
 use crate::tools::KubernetesVersion;
 use crate::workspace;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct Args {
     /// The suite; all of them when none is named
-    suite: Option<Suite>,
+    suite: Option<SuiteName>,
     /// Run against a real Azure subscription, with credentials from the environment
     #[arg(long)]
     live: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 
 /// A suite, named after what judges or what is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Suite {
+pub(crate) enum SuiteName {
     /// msi-dataplane and armresources on files that our mount wrote
     Go,
     /// azure-identity, azure-keyvault-secrets and azure-mgmt-resource
@@ -61,7 +61,7 @@ pub(crate) enum Suite {
     HostedCluster,
 }
 
-impl Suite {
+impl SuiteName {
     pub(crate) const ALL: [Self; 12] = [
         Self::Go,
         Self::Python,
@@ -77,7 +77,7 @@ impl Suite {
         Self::HostedCluster,
     ];
     /// The suites that run on a subscription as well.
-    const LIVE: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
+    const LIVE_SUITES: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -107,10 +107,10 @@ impl Suite {
     }
 }
 
-pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskError> {
-    let suites = wanted(arguments);
+pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<PassFailCounts, TaskError> {
+    let suites = selected_suites(arguments);
     workspace::build_programs(house)?;
-    let tally = run_each(&suites, |suite| {
+    let tally = run_suites(&suites, |suite| {
         let mut command = suite_command(house, suite, arguments.kubernetes)?;
         command.args(arguments.live.then_some("--live"));
         command.args(arguments.bless.then_some("--bless"));
@@ -122,7 +122,7 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskErr
         }
     })?;
     match &arguments.only {
-        Some(filter) if !tally.shows_something_good() => Err(TaskError::Findings {
+        Some(filter) if !tally.all_passed() => Err(TaskError::Findings {
             check: "values of `--only` that match no case",
             findings: vec![filter.clone()],
         }),
@@ -130,34 +130,34 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskErr
     }
 }
 
-fn wanted(arguments: &Arguments) -> Vec<Suite> {
-    let is_wanted = |suite: &Suite| match arguments.suite {
+fn selected_suites(arguments: &Args) -> Vec<SuiteName> {
+    let is_wanted = |suite: &SuiteName| match arguments.suite {
         Some(wanted) => wanted == *suite,
-        None => !arguments.live || Suite::LIVE.contains(suite),
+        None => !arguments.live || SuiteName::LIVE_SUITES.contains(suite),
     };
-    Suite::ALL.into_iter().filter(is_wanted).collect()
+    SuiteName::ALL.into_iter().filter(is_wanted).collect()
 }
 
 /// Runs every suite, also after a failure: one run shows all that is wrong.
-fn run_each(
-    suites: &[Suite],
-    mut run: impl FnMut(Suite) -> Result<Tally, TaskError>,
-) -> Result<Tally, TaskError> {
-    let mut tally = Tally::default();
+fn run_suites(
+    suites: &[SuiteName],
+    mut run: impl FnMut(SuiteName) -> Result<PassFailCounts, TaskError>,
+) -> Result<PassFailCounts, TaskError> {
+    let mut tally = PassFailCounts::default();
     let mut failed = Vec::new();
     for suite in suites {
         match run(*suite) {
             Ok(of_suite) => tally += of_suite,
             Err(error) => {
-                tally += Tally::FAILURE;
+                tally += PassFailCounts::ONE_FAILED;
                 if suites.len() > 1 {
-                    process::complain(&error);
+                    process::print_error(&error);
                 }
                 failed.push((suite.name(), error));
             }
         }
     }
-    process::say(&format!("conformance: {tally}"));
+    process::print_line(&format!("conformance: {tally}"));
     let names = failed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let count = failed.len();
     match failed.pop() {
@@ -170,16 +170,16 @@ fn run_each(
 }
 
 /// One suite as CI runs it, on programs that are built.
-pub(crate) fn run_suite(house: &House, suite: Suite) -> Result<Tally, TaskError> {
+pub(crate) fn run_suite(house: &Repository, suite: SuiteName) -> Result<PassFailCounts, TaskError> {
     process::run_counted(&mut suite_command(house, suite, KubernetesVersion::V1_36)?)
 }
 
 /// Without credentials a live suite must say what it needs and stop with status 2.
-pub(crate) fn check_live_stops(house: &House) -> Result<Tally, TaskError> {
-    let mut tally = Tally::default();
-    for suite in Suite::LIVE {
+pub(crate) fn check_live_requires_credentials(house: &Repository) -> Result<PassFailCounts, TaskError> {
+    let mut tally = PassFailCounts::default();
+    for suite in SuiteName::LIVE_SUITES {
         let mut command = suite_command(house, suite, KubernetesVersion::V1_36)?;
-        let output = process::output_of(command.arg("--live").env_clear())?;
+        let output = process::run_to_output(command.arg("--live").env_clear())?;
         let message = String::from_utf8_lossy(&output.stderr);
         if output.status.code() != Some(2) || !message.contains("AZURE_TENANT_ID") {
             return Err(TaskError::Findings {
@@ -187,7 +187,7 @@ pub(crate) fn check_live_stops(house: &House) -> Result<Tally, TaskError> {
                 findings: vec![format!("{}: {}: {message}", suite.name(), output.status)],
             });
         }
-        tally += Tally::ONE;
+        tally += PassFailCounts::ONE_PASSED;
     }
     Ok(tally)
 }
@@ -195,20 +195,20 @@ pub(crate) fn check_live_stops(house: &House) -> Result<Tally, TaskError> {
 /// Installs what a suite needs beside the programs of the workspace, and returns the command that runs
 /// it.
 fn suite_command(
-    house: &House,
-    suite: Suite,
+    house: &Repository,
+    suite: SuiteName,
     kubernetes: KubernetesVersion,
 ) -> Result<Command, TaskError> {
-    let flags = programs::flags(house, suite, kubernetes)?;
+    let flags = programs::suite_flags(house, suite, kubernetes)?;
     let binaries = house.debug_binaries();
-    Ok(command(house, &binaries, suite.name(), flags, &binaries.join("lanyard")))
+    Ok(driver_command(house, &binaries, suite.name(), flags, &binaries.join("lanyard")))
 }
 
-fn command(
-    house: &House,
+fn driver_command(
+    house: &Repository,
     binaries: &Path,
     suite: &str,
-    flags: Vec<programs::Flag>,
+    flags: Vec<programs::SuiteFlag>,
     lanyard: &Path,
 ) -> Command {
     let mut command = Command::new(binaries.join("lanyard-conformance"));
@@ -223,36 +223,36 @@ fn command(
 
 /// The command that measures the node side, with a released binary of ours. It and the local Azure
 /// are released builds too: what they cost is in every number, of both sides.
-pub(crate) fn measuring_driver(house: &House, lanyard: &Path) -> Result<Command, TaskError> {
-    let flags = programs::for_measuring(house, lanyard)?;
-    let binaries = build_measuring_programs(house)?;
-    let mut command = command(house, &binaries, "measure", flags, &binaries.join("lanyard"));
+pub(crate) fn node_benchmark_command(house: &Repository, lanyard: &Path) -> Result<Command, TaskError> {
+    let flags = programs::benchmark_flags(house, lanyard)?;
+    let binaries = build_benchmark_programs(house)?;
+    let mut command = driver_command(house, &binaries, "measure", flags, &binaries.join("lanyard"));
     // As in the image. The processes of the other side do not know it.
-    command.envs(image::content::allocator(Product::Node).iter().copied());
+    command.envs(image::base_files::allocator_variables(ImageKind::Node).iter().copied());
     Ok(command)
 }
 
 /// The command that measures the operator, with a released binary of ours. It is a released build
 /// too: what it does costs time of the same machine.
-pub(crate) fn measuring_operator_driver(
-    house: &House,
+pub(crate) fn operator_benchmark_command(
+    house: &Repository,
     lanyard: &Path,
 ) -> Result<Command, TaskError> {
-    let flags = programs::flags(house, Suite::Operator, KubernetesVersion::V1_36)?;
-    let binaries = build_measuring_programs(house)?;
-    let mut command = command(house, &binaries, "measure-operator", flags, lanyard);
+    let flags = programs::suite_flags(house, SuiteName::Operator, KubernetesVersion::V1_36)?;
+    let binaries = build_benchmark_programs(house)?;
+    let mut command = driver_command(house, &binaries, "measure-operator", flags, lanyard);
     // As in the image.
-    command.envs(image::content::allocator(Product::Lanyard).iter().copied());
+    command.envs(image::base_files::allocator_variables(ImageKind::Lanyard).iter().copied());
     Ok(command)
 }
 
 /// Builds the local Azure and what measures, with the same features for every benchmark: other features
 /// would compile all dependencies again. Returns their directory.
-fn build_measuring_programs(house: &House) -> Result<PathBuf, TaskError> {
+fn build_benchmark_programs(house: &Repository) -> Result<PathBuf, TaskError> {
     let mut build = house.cargo();
     build.args(["build", "--locked", "--release", "--package", "lanyard"]);
     process::run(build.args(["--package", "lanyard-conformance"]))?;
-    Ok(house.released_binaries())
+    Ok(house.release_binaries())
 }
 
 #[cfg(test)]
@@ -260,13 +260,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_suite_that_fails_keeps_no_other_from_running() {
+    fn failed_suite_does_not_stop_the_others() {
         let mut ran = Vec::new();
-        let outcome = run_each(&[Suite::Go, Suite::Chart, Suite::Node], |suite| {
+        let outcome = run_suites(&[SuiteName::Go, SuiteName::Chart, SuiteName::Node], |suite| {
             ran.push(suite);
-            if suite == Suite::Go { Err(TaskError::Environment("HOME")) } else { Ok(Tally::ONE) }
+            if suite == SuiteName::Go { Err(TaskError::Environment("HOME")) } else { Ok(PassFailCounts::ONE_PASSED) }
         });
-        assert_eq!(ran, [Suite::Go, Suite::Chart, Suite::Node]);
+        assert_eq!(ran, [SuiteName::Go, SuiteName::Chart, SuiteName::Node]);
         assert_eq!(outcome.expect_err("one failed").to_string(), "1 of 3 suites failed: go");
     }
 }

@@ -2,13 +2,13 @@
 
 use std::process::Command;
 
-use crate::failure::TaskError;
-use crate::house::House;
-use crate::process::{self, Tally};
+use crate::task_error::TaskError;
+use crate::repository::Repository;
+use crate::process::{self, PassFailCounts};
 use crate::workspace;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct Args {
     /// The target; all of them when none is named
     target: Option<String>,
     /// How long each target runs
@@ -30,7 +30,7 @@ pub(crate) const TARGETS: [&str; 7] = [
     "node_policy",
 ];
 
-pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskError> {
+pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<PassFailCounts, TaskError> {
     if let Some(name) = arguments.target.as_deref()
         && !TARGETS.contains(&name)
     {
@@ -40,23 +40,23 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskErr
             known: TARGETS.join(", "),
         });
     }
-    build(house)?;
-    let mut tally = Tally::default();
+    build_targets(house)?;
+    let mut tally = PassFailCounts::default();
     for target in TARGETS {
         if arguments.target.as_deref().is_none_or(|wanted| wanted == target) {
-            fuzz(house, target, arguments.seconds)?;
-            tally += Tally::ONE;
+            run_target(house, target, arguments.seconds)?;
+            tally += PassFailCounts::ONE_PASSED;
         }
     }
-    process::say(&format!("fuzz: {tally}"));
+    process::print_line(&format!("fuzz: {tally}"));
     Ok(tally)
 }
 
 /// Builds every target with counters of coverage in our own crates. Crates of others are those of every
 /// other build.
-pub(crate) fn build(house: &House) -> Result<(), TaskError> {
+pub(crate) fn build_targets(house: &Repository) -> Result<(), TaskError> {
     let mut command = house.cargo();
-    command.arg("build").args(workspace::WHOLE);
+    command.arg("build").args(workspace::ALL_PACKAGES);
     for target in TARGETS {
         command.args(["--bin", target]);
     }
@@ -65,9 +65,9 @@ pub(crate) fn build(house: &House) -> Result<(), TaskError> {
 }
 
 /// Runs one target that is built; finds of this run go to the built files, the seeds stay as committed.
-pub(crate) fn fuzz(house: &House, target: &str, seconds: u32) -> Result<(), TaskError> {
+pub(crate) fn run_target(house: &Repository, target: &str, seconds: u32) -> Result<(), TaskError> {
     let directory = |name: &str| {
-        let path = house.target().join(name).join(target);
+        let path = house.target_directory().join(name).join(target);
         std::fs::create_dir_all(&path).map_err(|source| TaskError::File {
             action: "create",
             path: path.clone(),

@@ -5,13 +5,13 @@
 //! who build with buildah or docker the same files are staged for the `Containerfile`.
 
 pub(crate) mod archive;
-pub(crate) mod content;
+pub(crate) mod base_files;
 mod elf;
-mod layout;
-mod order;
-mod product;
+mod link_order_files;
+mod function_order;
+mod image_kind;
 mod record;
-mod roots;
+mod public_roots;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,40 +19,40 @@ use std::process::Command;
 
 use clap::Subcommand;
 
-use self::archive::{Entry, Image};
-use self::layout::Layout;
-pub(crate) use self::product::Product;
-use crate::failure::TaskError;
-use crate::house::House;
-use crate::process::{self, Tally};
+use self::archive::{ImageEntry, ContainerImage};
+use self::link_order_files::LinkOrderFiles;
+pub(crate) use self::image_kind::ImageKind;
+use crate::task_error::TaskError;
+use crate::repository::Repository;
+use crate::process::{self, PassFailCounts};
 use crate::workspace;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    command: ImageTaskCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum ImageTaskCommand {
     /// Build images as archives (docker-archive), and stage their files
-    Build(BuildArguments),
+    Build(BuildImageArgs),
     /// Build images, and try each in an empty root with a network of its own
     Try {
         /// The image [default: each]
-        image: Option<Product>,
+        image: Option<ImageKind>,
     },
     /// Record which functions of the node plugin run, for the layout of its program
     Record,
     /// Put programs that are there into an image archive
-    Pack(Pack),
+    Pack(PackImageArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct BuildArguments {
+struct BuildImageArgs {
     /// The image
     #[arg(required_unless_present = "all")]
-    image: Option<Product>,
+    image: Option<ImageKind>,
     /// Build every image
     #[arg(long, conflicts_with = "image")]
     all: bool,
@@ -65,7 +65,7 @@ struct BuildArguments {
 }
 
 #[derive(Debug, clap::Args)]
-struct Pack {
+struct PackImageArgs {
     /// The name with its tag
     #[arg(long, value_name = "REFERENCE")]
     reference: String,
@@ -85,7 +85,7 @@ struct Pack {
 
 /// An image on disk.
 #[derive(Debug)]
-pub(crate) struct Built {
+pub(crate) struct BuiltImage {
     /// The archive.
     pub(crate) archive: PathBuf,
     /// The same files as a directory.
@@ -94,85 +94,85 @@ pub(crate) struct Built {
 
 /// How the program of an image is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Quality {
+enum BuildMode {
     /// As the debug build of the workspace, whose dependencies are reused.
-    Suites,
+    ForSuites,
     /// As it is shipped: minutes of link-time optimization.
-    Released,
+    Release,
 }
 
-impl Quality {
-    const fn directory(self) -> &'static str {
+impl BuildMode {
+    const fn mode_directory(self) -> &'static str {
         match self {
-            Self::Suites => "suites",
-            Self::Released => "released",
+            Self::ForSuites => "suites",
+            Self::Release => "released",
         }
     }
 }
 
-pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError> {
-    match &arguments.verb {
-        Verb::Build(build) => build_all(house, build),
-        Verb::Try { image } => {
+pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError> {
+    match &arguments.command {
+        ImageTaskCommand::Build(build) => build_all(house, build),
+        ImageTaskCommand::Try { image } => {
             workspace::build_programs(house)?;
-            for product in chosen(*image) {
-                try_out(house, product, &build_for_suites(house, product)?)?;
+            for product in selected_kinds(*image) {
+                test_image(house, product, &build_for_suites(house, product)?)?;
             }
             Ok(())
         }
-        Verb::Record => record::record(house),
-        Verb::Pack(pack) => self::pack(pack),
+        ImageTaskCommand::Record => record::record_functions(house),
+        ImageTaskCommand::Pack(pack) => self::pack_image(pack),
     }
 }
 
-fn chosen(image: Option<Product>) -> Vec<Product> {
-    image.map_or_else(|| Product::ALL.into(), |image| vec![image])
+fn selected_kinds(image: Option<ImageKind>) -> Vec<ImageKind> {
+    image.map_or_else(|| ImageKind::ALL.into(), |image| vec![image])
 }
 
-fn build_all(house: &House, arguments: &BuildArguments) -> Result<(), TaskError> {
-    let quality = if arguments.release { Quality::Released } else { Quality::Suites };
-    for product in chosen(arguments.image) {
+fn build_all(house: &Repository, arguments: &BuildImageArgs) -> Result<(), TaskError> {
+    let quality = if arguments.release { BuildMode::Release } else { BuildMode::ForSuites };
+    for product in selected_kinds(arguments.image) {
         let built = build(house, product, quality, arguments.reference.as_deref())?;
         let reference = arguments.reference.clone().unwrap_or_else(|| product.reference());
-        process::say(&format!("{reference} {}", built.archive.display()));
-        process::say(&format!("files for the Containerfile: {}", built.root.display()));
+        process::print_line(&format!("{reference} {}", built.archive.display()));
+        process::print_line(&format!("files for the Containerfile: {}", built.root.display()));
     }
     Ok(())
 }
 
 /// The image for a conformance suite: as fast to compile as the debug build. It is written again only
 /// when its program or this program changed.
-pub(crate) fn build_for_suites(house: &House, product: Product) -> Result<Built, TaskError> {
-    build(house, product, Quality::Suites, None)
+pub(crate) fn build_for_suites(house: &Repository, product: ImageKind) -> Result<BuiltImage, TaskError> {
+    build(house, product, BuildMode::ForSuites, None)
 }
 
 /// The image as it is shipped.
-pub(crate) fn build_released(house: &House, product: Product) -> Result<Built, TaskError> {
-    build(house, product, Quality::Released, None)
+pub(crate) fn build_release(house: &Repository, product: ImageKind) -> Result<BuiltImage, TaskError> {
+    build(house, product, BuildMode::Release, None)
 }
 
 /// Compiles the program, statically linked, and writes the image.
 fn build(
-    house: &House,
-    product: Product,
-    quality: Quality,
+    house: &Repository,
+    product: ImageKind,
+    quality: BuildMode,
     reference: Option<&str>,
-) -> Result<Built, TaskError> {
-    let images = house.target().join("image");
-    let directory = images.join(quality.directory()).join(product.name());
+) -> Result<BuiltImage, TaskError> {
+    let images = house.target_directory().join("image");
+    let directory = images.join(quality.mode_directory()).join(product.name());
     fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
     // An archive names its image: one with another name must not be taken for the default.
     let suffix = if reference.is_none() { "tar" } else { "renamed.tar" };
-    let built = Built { archive: directory.with_extension(suffix), root: directory.join("root") };
+    let built = BuiltImage { archive: directory.with_extension(suffix), root: directory.join("root") };
     // The programs of all images have one name: until this one's is copied, nobody else compiles.
     let lock = images.join("lock");
     let lock_file = File::create(&lock).map_err(file_error("make", &lock))?;
     lock_file.lock().map_err(file_error("lock", &lock))?;
     let program = match quality {
-        Quality::Suites => compile_for_suites(house, product, &images.join("programs"))?,
-        Quality::Released => compile_released(house, product, &images.join("target"))?,
+        BuildMode::ForSuites => compile_for_suites(house, product, &images.join("programs"))?,
+        BuildMode::Release => compile_release(house, product, &images.join("target"))?,
     };
-    if reference.is_none() && is_newer(&built.archive, &program) {
+    if reference.is_none() && is_archive_current(&built.archive, &program) {
         return Ok(built);
     }
     let bytes = fs::read(&program).map_err(file_error("read", &program))?;
@@ -182,25 +182,25 @@ fn build(
             findings: vec![program.display().to_string()],
         });
     }
-    let switches = workspace::test_switches(&bytes);
+    let switches = workspace::find_test_switches(&bytes);
     if !switches.is_empty() {
         return Err(TaskError::Findings {
             check: "switches for tests in programs of the image",
             findings: switches.into_iter().map(str::to_owned).collect(),
         });
     }
-    let mut entries = content::around_a_client();
-    entries.push(Entry::program("lanyard", bytes));
-    stage(&entries, &built.root)?;
-    let image = Image {
+    let mut entries = base_files::client_base_files();
+    entries.push(ImageEntry::program("lanyard", bytes));
+    stage_files(&entries, &built.root)?;
+    let image = ContainerImage {
         reference: reference.map_or_else(|| product.reference(), str::to_owned),
         entrypoint: vec!["/lanyard".to_owned()],
-        environment: content::environment(product),
+        environment: base_files::image_environment(product),
         entries,
     };
     // Renamed when it is whole: a part of an archive would be newer than its program, too.
     let part = directory.with_extension("part");
-    fs::write(&part, image.archive()?).map_err(file_error("write", &part))?;
+    fs::write(&part, image.to_archive()?).map_err(file_error("write", &part))?;
     fs::rename(&part, &built.archive).map_err(file_error("rename", &part))?;
     Ok(built)
 }
@@ -208,27 +208,27 @@ fn build(
 /// Links the debug build of the workspace statically: only the package `lanyard` is compiled again.
 /// The program goes to a directory of its own, beside that of the ordinary debug build.
 fn compile_for_suites(
-    house: &House,
-    product: Product,
+    house: &Repository,
+    product: ImageKind,
     programs: &Path,
 ) -> Result<PathBuf, TaskError> {
     let mut cargo = house.cargo();
     cargo.args(["rustc", "--locked", "--package", "lanyard", "--bin", "lanyard"]);
     cargo.args(["--no-default-features", "--features", product.features_for_suites()]);
     cargo.args(["--", "-C", "target-feature=+crt-static", "-C", "strip=symbols", "-D", "warnings"]);
-    cargo.env("CARGO_BUILD_BUILD_DIR", house.target()).env("CARGO_TARGET_DIR", programs);
+    cargo.env("CARGO_BUILD_BUILD_DIR", house.target_directory()).env("CARGO_TARGET_DIR", programs);
     process::run(&mut cargo)?;
     Ok(programs.join("debug").join("lanyard"))
 }
 
-fn compile_released(
-    house: &House,
-    product: Product,
+fn compile_release(
+    house: &Repository,
+    product: ImageKind,
     directory: &Path,
 ) -> Result<PathBuf, TaskError> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let program = directory.join(&target).join(product.profile()).join("lanyard");
-    let layout = Layout::of(house, product);
+    let layout = LinkOrderFiles::of(house, product);
     let compile = |arguments: &[String]| {
         let mut cargo = house.cargo();
         cargo.args(["rustc", "--locked", "--profile", product.profile()]);
@@ -246,21 +246,21 @@ fn compile_released(
     };
     // The names of functions are known once the program is linked: if the order changes by them, it is
     // linked once more.
-    layout.prepare()?;
-    compile(&layout.arguments())?;
-    if layout.update()? {
+    layout.create_empty_order()?;
+    compile(&layout.linker_arguments())?;
+    if layout.update_order()? {
         let mut clean = house.cargo();
         clean.args(["clean", "--profile", product.profile(), "--package", "lanyard"]);
         process::run(clean.args(["--target", &target, "--target-dir"]).arg(directory))?;
-        compile(&layout.arguments())?;
-        layout.finish()?;
+        compile(&layout.linker_arguments())?;
+        layout.record_linked_order()?;
     }
     Ok(program)
 }
 
 /// Whether an archive was written after its program, and after this program, which decides what else
 /// is in it.
-fn is_newer(archive: &Path, program: &Path) -> bool {
+fn is_archive_current(archive: &Path, program: &Path) -> bool {
     let time = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).ok();
     let this = std::env::current_exe().ok().and_then(|path| time(&path));
     time(archive).is_some_and(|written| {
@@ -269,38 +269,38 @@ fn is_newer(archive: &Path, program: &Path) -> bool {
 }
 
 /// Runs the tests of an image, whose program is built, in a network namespace that ends with it.
-fn try_out(house: &House, product: Product, built: &Built) -> Result<Tally, TaskError> {
+fn test_image(house: &Repository, product: ImageKind, built: &BuiltImage) -> Result<PassFailCounts, TaskError> {
     let mut command = Command::new("unshare");
     command.arg("--net").arg(house.debug_binaries().join("lanyard-conformance-image"));
     command.arg("--root").arg(&built.root);
     for name in product.commands() {
         command.arg("--command").arg(name);
     }
-    for variable in content::environment(product) {
+    for variable in base_files::image_environment(product) {
         command.arg("--environment").arg(variable);
     }
     process::run_counted(&mut command)
 }
 
-fn pack(pack: &Pack) -> Result<(), TaskError> {
-    let mut entries = if pack.with_roots { content::around_a_client() } else { Vec::new() };
+fn pack_image(pack: &PackImageArgs) -> Result<(), TaskError> {
+    let mut entries = if pack.with_roots { base_files::client_base_files() } else { Vec::new() };
     for (path, file) in &pack.files {
         let content = fs::read(file).map_err(file_error("read", file))?;
-        entries.push(Entry::program(path, content));
+        entries.push(ImageEntry::program(path, content));
     }
-    let image = Image {
+    let image = ContainerImage {
         reference: pack.reference.clone(),
         entrypoint: vec![pack.entrypoint.clone()],
-        environment: if pack.with_roots { vec![content::client_environment()] } else { Vec::new() },
+        environment: if pack.with_roots { vec![base_files::roots_variable()] } else { Vec::new() },
         entries,
     };
-    fs::write(&pack.output, image.archive()?).map_err(file_error("write", &pack.output))?;
-    process::say(&format!("{} {}", pack.reference, pack.output.display()));
+    fs::write(&pack.output, image.to_archive()?).map_err(file_error("write", &pack.output))?;
+    process::print_line(&format!("{} {}", pack.reference, pack.output.display()));
     Ok(())
 }
 
 /// Writes the files of an image below a directory, which is emptied first.
-fn stage(entries: &[Entry], root: &Path) -> Result<(), TaskError> {
+fn stage_files(entries: &[ImageEntry], root: &Path) -> Result<(), TaskError> {
     if root.exists() {
         fs::remove_dir_all(root).map_err(file_error("empty", root))?;
     }
@@ -324,26 +324,26 @@ fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) 
 }
 
 /// The stage of CI: no image holds what it must not, each image can be built, and it works.
-pub(crate) fn check(house: &House) -> Result<Tally, TaskError> {
+pub(crate) fn check(house: &Repository) -> Result<PassFailCounts, TaskError> {
     let mut tally = check_dependencies(house)?;
-    for product in Product::ALL {
-        tally += try_out(house, product, &build_for_suites(house, product)?)?;
+    for product in ImageKind::ALL {
+        tally += test_image(house, product, &build_for_suites(house, product)?)?;
     }
     Ok(tally)
 }
 
 /// Which packages and features the program of each image is compiled from.
-fn check_dependencies(house: &House) -> Result<Tally, TaskError> {
-    let mut tally = Tally::default();
+fn check_dependencies(house: &Repository) -> Result<PassFailCounts, TaskError> {
+    let mut tally = PassFailCounts::default();
     let mut findings = Vec::new();
-    for product in Product::ALL {
+    for product in ImageKind::ALL {
         let mut tree = house.cargo();
         tree.args(["tree", "--locked", "--package", "lanyard", "--no-default-features"]);
         tree.args(["--features", product.features(), "--edges", "normal,build"]);
         tree.args(["--prefix", "none", "--format", "{p} {f}"]);
-        let graph = process::capture(&mut tree)?;
-        findings.extend(product.forbidden(&String::from_utf8_lossy(&graph)));
-        tally += Tally::ONE;
+        let graph = process::capture_stdout(&mut tree)?;
+        findings.extend(product.find_forbidden(&String::from_utf8_lossy(&graph)));
+        tally += PassFailCounts::ONE_PASSED;
     }
     if findings.is_empty() {
         return Ok(tally);

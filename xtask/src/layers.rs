@@ -7,24 +7,24 @@ mod graph;
 
 use std::collections::BTreeSet;
 
-use self::graph::{Edge, Graph, Package};
-use crate::failure::TaskError;
-use crate::house::House;
+use self::graph::{DependencyEdge, CrateGraph, WorkspaceCrate};
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::process;
 
 /// Where a crate stands: it may depend on lower layers only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Layer {
+enum CrateLayer {
     /// Words and time.
-    Words = 0,
+    Foundation = 0,
     /// One subject each, without knowledge of the others.
-    Subjects = 1,
+    Libraries = 1,
     /// Decisions, and the transports.
-    Decisions = 2,
+    CoreAndTransports = 2,
     /// Roads that use both.
-    Roads = 3,
+    VaultServices = 3,
     /// Long-running parts; the Kubernetes client begins here.
-    Parts = 4,
+    LongRunning = 4,
     /// Compositions that decide nothing.
     Composition = 5,
     /// The binary.
@@ -32,36 +32,36 @@ enum Layer {
     /// Servers and stand-ins for tests.
     TestSupport = 7,
     /// What judges stand on: other people's programs, run by us.
-    Ground = 8,
+    TestCluster = 8,
     /// Judges and tools: nothing depends on them.
-    Outside = 9,
+    Tooling = 9,
 }
 
-const LAYERS: &[(&str, Layer)] = &[
-    ("lanyard-clock", Layer::Words),
-    ("lanyard-vocabulary", Layer::Words),
-    ("lanyard-credential", Layer::Subjects),
-    ("lanyard-api", Layer::Subjects),
-    ("lanyard-telemetry", Layer::Subjects),
-    ("lanyard-grpc", Layer::Subjects),
-    ("lanyard-emulator", Layer::Subjects),
-    ("lanyard-desired", Layer::Decisions),
-    ("lanyard-azure", Layer::Decisions),
-    ("lanyard-kubernetes", Layer::Decisions),
-    ("lanyard-keyvault", Layer::Roads),
-    ("lanyard-kms", Layer::Roads),
-    ("lanyard-canary", Layer::Parts),
-    ("lanyard-node", Layer::Parts),
-    ("lanyard-operator", Layer::Parts),
-    ("lanyard-up", Layer::Composition),
-    ("lanyard", Layer::Binary),
-    ("lanyard-apiserver", Layer::TestSupport),
-    ("lanyard-kubelet", Layer::TestSupport),
-    ("lanyard-cluster", Layer::Ground),
-    ("lanyard-conformance", Layer::Outside),
-    ("lanyard-conformance-image", Layer::Outside),
-    ("lanyard-fuzz", Layer::Outside),
-    ("xtask", Layer::Outside),
+const LAYERS: &[(&str, CrateLayer)] = &[
+    ("lanyard-clock", CrateLayer::Foundation),
+    ("lanyard-vocabulary", CrateLayer::Foundation),
+    ("lanyard-credential", CrateLayer::Libraries),
+    ("lanyard-api", CrateLayer::Libraries),
+    ("lanyard-telemetry", CrateLayer::Libraries),
+    ("lanyard-grpc", CrateLayer::Libraries),
+    ("lanyard-emulator", CrateLayer::Libraries),
+    ("lanyard-desired", CrateLayer::CoreAndTransports),
+    ("lanyard-azure", CrateLayer::CoreAndTransports),
+    ("lanyard-kubernetes", CrateLayer::CoreAndTransports),
+    ("lanyard-keyvault", CrateLayer::VaultServices),
+    ("lanyard-kms", CrateLayer::VaultServices),
+    ("lanyard-canary", CrateLayer::LongRunning),
+    ("lanyard-node", CrateLayer::LongRunning),
+    ("lanyard-operator", CrateLayer::LongRunning),
+    ("lanyard-up", CrateLayer::Composition),
+    ("lanyard", CrateLayer::Binary),
+    ("lanyard-apiserver", CrateLayer::TestSupport),
+    ("lanyard-kubelet", CrateLayer::TestSupport),
+    ("lanyard-cluster", CrateLayer::TestCluster),
+    ("lanyard-conformance", CrateLayer::Tooling),
+    ("lanyard-conformance-image", CrateLayer::Tooling),
+    ("lanyard-fuzz", CrateLayer::Tooling),
+    ("xtask", CrateLayer::Tooling),
 ];
 
 /// The local Azure shares only words and time with the rest, so that a misreading of Azure
@@ -72,10 +72,10 @@ const EMULATOR_USERS: [&str; 3] = ["lanyard", "lanyard-fuzz", "lanyard-up"];
 
 /// Dev-dependencies that may point up: the tests of the node plugin call its CSI socket as the
 /// kubelet does, and the stand-in for the kubelet uses nothing of the node plugin.
-const TEST_EDGES: [(&str, &str); 1] = [("lanyard-node", "lanyard-kubelet")];
+const ALLOWED_DEV_EDGES: [(&str, &str); 1] = [("lanyard-node", "lanyard-kubelet")];
 
 /// Pure crates: no runtime anywhere below them.
-const WITHOUT_RUNTIME: [&str; 2] = ["lanyard-vocabulary", "lanyard-desired"];
+const RUNTIME_FREE_CRATES: [&str; 2] = ["lanyard-vocabulary", "lanyard-desired"];
 
 /// The transport to the Kubernetes API, below everything else that has a client for it.
 const KUBERNETES: &str = "lanyard-kubernetes";
@@ -85,33 +85,33 @@ const KUBERNETES_CLIENTS: [&str; 3] = ["kube", "kube-client", "kube-runtime"];
 
 /// Crates whose direct use is decided against: errors are typed, time is jiff, YAML is
 /// serde-saphyr, and there is one crypto backend. deny.toml bans most of them altogether.
-const DECIDED_AGAINST: [&str; 8] =
+const BANNED_CRATES: [&str; 8] =
     ["anyhow", "chrono", "native-tls", "openssl", "ring", "rsa", "serde_yaml", "serde_yml"];
 
 /// Checks the graph of the workspace; returns the number of edges that were looked at.
-pub(crate) fn check(house: &House) -> Result<usize, TaskError> {
+pub(crate) fn check(house: &Repository) -> Result<usize, TaskError> {
     let mut command = house.cargo();
     command.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
-    let answer = process::capture(&mut command)?;
-    let graph = Graph::parse(&answer)
-        .map_err(|source| TaskError::Answer { command: process::spelled(&command), source })?;
-    let mut findings = findings(&graph);
-    findings.extend(stale_rows(&graph));
+    let answer = process::capture_stdout(&mut command)?;
+    let graph = CrateGraph::parse(&answer)
+        .map_err(|source| TaskError::Answer { command: process::command_line(&command), source })?;
+    let mut findings = layer_findings(&graph);
+    findings.extend(rows_without_crate(&graph));
     if !findings.is_empty() {
         return Err(TaskError::Findings { check: "arrows that do not point down", findings });
     }
     let edges = graph.members().map(|member| member.edges.len()).sum();
-    process::say(&format!("{} crates, {edges} edges, all of them down", graph.members().count()));
+    process::print_line(&format!("{} crates, {edges} edges, all of them down", graph.members().count()));
     Ok(edges)
 }
 
 /// Rows of the table whose crate does not exist.
-fn stale_rows(graph: &Graph) -> Vec<String> {
+fn rows_without_crate(graph: &CrateGraph) -> Vec<String> {
     let stale = LAYERS.iter().filter(|(name, _)| !graph.is_member(name));
     stale.map(|(name, _)| format!("{name} is in the table of layers and no crate")).collect()
 }
 
-fn findings(graph: &Graph) -> Vec<String> {
+fn layer_findings(graph: &CrateGraph) -> Vec<String> {
     let mut found = Vec::new();
     for member in graph.members() {
         let Some(layer) = layer_of(&member.name) else {
@@ -121,17 +121,17 @@ fn findings(graph: &Graph) -> Vec<String> {
         for edge in &member.edges {
             found.extend(edge_finding(graph, member, layer, edge));
         }
-        if WITHOUT_RUNTIME.contains(&member.name.as_str()) && graph.reaches(&member.name, "tokio") {
+        if RUNTIME_FREE_CRATES.contains(&member.name.as_str()) && graph.depends_on(&member.name, "tokio") {
             found.push(format!("{} reaches tokio, and is pure", member.name));
         }
     }
     found
 }
 
-fn edge_finding(graph: &Graph, from: &Package, layer: Layer, edge: &Edge) -> Option<String> {
+fn edge_finding(graph: &CrateGraph, from: &WorkspaceCrate, layer: CrateLayer, edge: &DependencyEdge) -> Option<String> {
     let arrow = format!("{} -> {}", from.name, edge.to);
     if !graph.is_member(&edge.to) {
-        return foreign_finding(from, layer, edge).map(|why| format!("{arrow}: {why}"));
+        return external_dependency_finding(from, layer, edge).map(|why| format!("{arrow}: {why}"));
     }
     let why = if edge.to == EMULATOR && !EMULATOR_USERS.contains(&from.name.as_str()) {
         "the local Azure is reached over a socket, never linked".to_owned()
@@ -147,17 +147,17 @@ fn edge_finding(graph: &Graph, from: &Package, layer: Layer, edge: &Edge) -> Opt
     Some(format!("{arrow}: {why}"))
 }
 
-fn is_test_edge(from: &Package, edge: &Edge) -> bool {
-    !edge.is_shipped() && TEST_EDGES.contains(&(from.name.as_str(), edge.to.as_str()))
+fn is_test_edge(from: &WorkspaceCrate, edge: &DependencyEdge) -> bool {
+    !edge.is_shipped() && ALLOWED_DEV_EDGES.contains(&(from.name.as_str(), edge.to.as_str()))
 }
 
-fn foreign_finding(from: &Package, layer: Layer, edge: &Edge) -> Option<&'static str> {
+fn external_dependency_finding(from: &WorkspaceCrate, layer: CrateLayer, edge: &DependencyEdge) -> Option<&'static str> {
     let to = edge.to.as_str();
-    if DECIDED_AGAINST.contains(&to) {
+    if BANNED_CRATES.contains(&to) {
         return Some("decided against: see DECIDED_AGAINST");
     }
     let transports = from.name == KUBERNETES;
-    if KUBERNETES_CLIENTS.contains(&to) && layer < Layer::Parts && !transports {
+    if KUBERNETES_CLIENTS.contains(&to) && layer < CrateLayer::LongRunning && !transports {
         return Some("the Kubernetes client begins at layer 4, above `lanyard-kubernetes`");
     }
     let only_time = BTreeSet::from(["time"]);
@@ -168,7 +168,7 @@ fn foreign_finding(from: &Package, layer: Layer, edge: &Edge) -> Option<&'static
     None
 }
 
-fn layer_of(name: &str) -> Option<Layer> {
+fn layer_of(name: &str) -> Option<CrateLayer> {
     LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
 }
 

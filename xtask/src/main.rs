@@ -11,14 +11,14 @@ mod cluster;
 mod codegen;
 mod conformance;
 mod deny;
-mod failure;
+mod task_error;
 mod fuzz;
-mod house;
+mod repository;
 mod image;
 mod layers;
 mod outcomes;
 mod process;
-mod satellites;
+mod auxiliary_workspaces;
 mod test;
 mod tidy;
 mod tools;
@@ -28,25 +28,25 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::TaskError;
-use crate::house::House;
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 
 /// Commands of the lanyard workspace.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
-struct Arguments {
+struct Args {
     #[command(subcommand)]
-    task: Task,
+    command: XtaskCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Task {
+enum XtaskCommand {
     /// Run every test of the workspace (needs Rust, a C compiler and `cmake`)
     Test,
     /// Run the checks before a commit: format, layers, tidy, lints and tests
     Check,
     /// Run everything that CI runs, with the seconds of each stage
-    Ci(ci::Arguments),
+    Ci(ci::Args),
     /// Write the page of outcome codes out of their table
     Outcomes,
     /// Check that the arrows between crates point down
@@ -54,46 +54,46 @@ enum Task {
     /// Check file lengths, names and other habits that no lint sees
     Tidy,
     /// Generate the Rust of the .proto files, and the CRDs
-    Codegen(codegen::Arguments),
+    Codegen(codegen::Args),
     /// Run one conformance suite, or all of them
-    Conformance(conformance::Arguments),
+    Conformance(conformance::Args),
     /// Measure ourselves beside our peers
-    Bench(bench::Arguments),
+    Bench(bench::Args),
     /// Install tools into the tool cache
-    Tools(tools::Arguments),
+    Tools(tools::Args),
     /// Run a real one-node cluster on loopback
-    Cluster(cluster::Arguments),
+    Cluster(cluster::Args),
     /// Build, record and try the container images
-    Image(image::Arguments),
+    Image(image::Args),
     /// Fuzz one target, or all of them, for a while
-    Fuzz(fuzz::Arguments),
+    Fuzz(fuzz::Args),
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match House::from_environment().and_then(|house| run(&arguments.task, &house)) {
+    let arguments = Args::parse();
+    match Repository::from_environment().and_then(|house| run(&arguments.task, &house)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            process::complain(&error);
+            process::print_error(&error);
             error.exit_code()
         }
     }
 }
 
-fn run(task: &Task, house: &House) -> Result<(), TaskError> {
+fn run(task: &XtaskCommand, house: &Repository) -> Result<(), TaskError> {
     match task {
-        Task::Test => test::run(house).map(drop),
-        Task::Check => check::run(house),
-        Task::Ci(arguments) => ci::run(house, arguments),
-        Task::Outcomes => outcomes::run(house),
-        Task::Layers => layers::check(house).map(drop),
-        Task::Tidy => tidy::check(house).map(drop),
-        Task::Codegen(arguments) => codegen::run(house, arguments),
-        Task::Conformance(arguments) => conformance::run(house, arguments).map(drop),
-        Task::Bench(arguments) => bench::run(house, arguments),
-        Task::Tools(arguments) => tools::run(house, arguments),
-        Task::Cluster(arguments) => cluster::run(house, arguments),
-        Task::Image(arguments) => image::run(house, arguments),
-        Task::Fuzz(arguments) => fuzz::run(house, arguments).map(drop),
+        XtaskCommand::Test => test::run(house).map(drop),
+        XtaskCommand::Check => check::run(house),
+        XtaskCommand::Ci(arguments) => ci::run(house, arguments),
+        XtaskCommand::Outcomes => outcomes::run(house),
+        XtaskCommand::Layers => layers::check(house).map(drop),
+        XtaskCommand::Tidy => tidy::check(house).map(drop),
+        XtaskCommand::Codegen(arguments) => codegen::run(house, arguments),
+        XtaskCommand::Conformance(arguments) => conformance::run(house, arguments).map(drop),
+        XtaskCommand::Bench(arguments) => bench::run(house, arguments),
+        XtaskCommand::Tools(arguments) => tools::run(house, arguments),
+        XtaskCommand::Cluster(arguments) => cluster::run(house, arguments),
+        XtaskCommand::Image(arguments) => image::run(house, arguments),
+        XtaskCommand::Fuzz(arguments) => fuzz::run(house, arguments).map(drop),
     }
 }

@@ -8,24 +8,24 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::failure::TaskError;
+use crate::task_error::TaskError;
 
 /// How many checks passed and failed, and how many were left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct PassFailCounts {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) ignored: usize,
 }
 
-impl Tally {
+impl PassFailCounts {
     /// One check that held.
-    pub(crate) const ONE: Self = Self { passed: 1, failed: 0, ignored: 0 };
+    pub(crate) const ONE_PASSED: Self = Self { passed: 1, failed: 0, ignored: 0 };
     /// One check that did not.
-    pub(crate) const FAILURE: Self = Self { passed: 0, failed: 1, ignored: 0 };
+    pub(crate) const ONE_FAILED: Self = Self { passed: 0, failed: 1, ignored: 0 };
 
     /// Whether something was looked at, and all of it held.
-    pub(crate) const fn shows_something_good(self) -> bool {
+    pub(crate) const fn all_passed(self) -> bool {
         self.failed == 0 && self.passed > 0
     }
 
@@ -58,7 +58,7 @@ impl Tally {
 }
 
 /// `3 passed, 0 failed`; what was left out is told where something was.
-impl fmt::Display for Tally {
+impl fmt::Display for PassFailCounts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} passed, {} failed", self.passed, self.failed)?;
         match self.ignored {
@@ -68,7 +68,7 @@ impl fmt::Display for Tally {
     }
 }
 
-impl AddAssign for Tally {
+impl AddAssign for PassFailCounts {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -95,14 +95,14 @@ impl Stopwatch {
 }
 
 /// Writes a line for the reader at once.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let mut out = io::stdout().lock();
     // A reader that went away (`| head`) is no reason to stop the work.
     writeln!(out, "{line}").and_then(|()| out.flush()).unwrap_or_default();
 }
 
 /// Writes an error with its causes and its hint.
-pub(crate) fn complain(error: &TaskError) {
+pub(crate) fn print_error(error: &TaskError) {
     let mut text = format!("error: {error}");
     let mut source = error.source();
     while let Some(cause) = source {
@@ -120,42 +120,42 @@ pub(crate) fn complain(error: &TaskError) {
 /// Runs a command with our own output and fails when it fails.
 pub(crate) fn run(command: &mut Command) -> Result<(), TaskError> {
     let status = command.status().map_err(|source| start_error(command, source))?;
-    if status.success() { Ok(()) } else { Err(failed(command, &status.to_string())) }
+    if status.success() { Ok(()) } else { Err(command_failed(command, &status.to_string())) }
 }
 
 /// Runs a command, passes its standard output on and adds up its closing lines. A command that
 /// counts nothing has shown nothing, and fails.
-pub(crate) fn run_counted(command: &mut Command) -> Result<Tally, TaskError> {
+pub(crate) fn run_counted(command: &mut Command) -> Result<PassFailCounts, TaskError> {
     let tally = run_filtered(command)?;
-    if tally.shows_something_good() {
+    if tally.all_passed() {
         return Ok(tally);
     }
-    Err(failed(command, &format!("nothing to show ({tally})")))
+    Err(command_failed(command, &format!("nothing to show ({tally})")))
 }
 
 /// The same where a filter may leave nothing to count.
-pub(crate) fn run_filtered(command: &mut Command) -> Result<Tally, TaskError> {
+pub(crate) fn run_filtered(command: &mut Command) -> Result<PassFailCounts, TaskError> {
     command.stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|source| start_error(command, source))?;
     let tally =
-        child.stdout.take().map_or_else(Tally::default, |out| count(BufReader::new(out), say));
+        child.stdout.take().map_or_else(PassFailCounts::default, |out| count_closing_lines(BufReader::new(out), print_line));
     let status = child.wait().map_err(|source| start_error(command, source))?;
     if status.success() && tally.failed == 0 {
         return Ok(tally);
     }
-    Err(failed(command, &format!("{status} ({tally})")))
+    Err(command_failed(command, &format!("{status} ({tally})")))
 }
 
 /// Passes every line on and adds up the closing lines among them.
 ///
 /// A test may print anything: what is no UTF-8 is shown as well as it can be. Stopping to read
 /// would break the pipe, and fail every test program after it.
-fn count(mut output: impl BufRead, mut pass_on: impl FnMut(&str)) -> Tally {
-    let mut tally = Tally::default();
+fn count_closing_lines(mut output: impl BufRead, mut pass_on: impl FnMut(&str)) -> PassFailCounts {
+    let mut tally = PassFailCounts::default();
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line));
-        if let Some(counts) = Tally::parse_closing_line(&text) {
+        if let Some(counts) = PassFailCounts::parse_closing_line(&text) {
             tally += counts;
         }
         pass_on(&text);
@@ -165,23 +165,23 @@ fn count(mut output: impl BufRead, mut pass_on: impl FnMut(&str)) -> Tally {
 }
 
 /// Runs a command and returns what it wrote; its standard error stays ours.
-pub(crate) fn capture(command: &mut Command) -> Result<Vec<u8>, TaskError> {
+pub(crate) fn capture_stdout(command: &mut Command) -> Result<Vec<u8>, TaskError> {
     command.stderr(Stdio::inherit());
-    let output = output_of(command)?;
+    let output = run_to_output(command)?;
     if output.status.success() {
         Ok(output.stdout)
     } else {
-        Err(failed(command, &output.status.to_string()))
+        Err(command_failed(command, &output.status.to_string()))
     }
 }
 
 /// Runs a command to its end, whatever that is.
-pub(crate) fn output_of(command: &mut Command) -> Result<Output, TaskError> {
+pub(crate) fn run_to_output(command: &mut Command) -> Result<Output, TaskError> {
     command.output().map_err(|source| start_error(command, source))
 }
 
 /// The command as a person would type it, without the environment.
-pub(crate) fn spelled(command: &Command) -> String {
+pub(crate) fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut text = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for argument in command.get_args() {
@@ -196,8 +196,8 @@ fn start_error(command: &Command, source: io::Error) -> TaskError {
 }
 
 /// A command that ran and did not reach its goal.
-pub(crate) fn failed(command: &Command, outcome: &str) -> TaskError {
-    TaskError::Failed { command: spelled(command), outcome: outcome.to_owned() }
+pub(crate) fn command_failed(command: &Command, outcome: &str) -> TaskError {
+    TaskError::Failed { command: command_line(command), outcome: outcome.to_owned() }
 }
 
 #[cfg(test)]
@@ -218,8 +218,8 @@ mod tests {
         ];
         for (line, expected) in cases {
             let expected =
-                expected.map(|(passed, failed, ignored)| Tally { passed, failed, ignored });
-            assert_eq!(Tally::parse_closing_line(line), expected, "{line}");
+                expected.map(|(passed, failed, ignored)| PassFailCounts { passed, failed, ignored });
+            assert_eq!(PassFailCounts::parse_closing_line(line), expected, "{line}");
         }
     }
 
@@ -228,26 +228,26 @@ mod tests {
         let output = "running 2 tests\ntest result: ok. 2 passed; 0 failed;\n\
                       test result: FAILED. 3 passed; 1 failed;\n";
         let mut lines = Vec::new();
-        let tally = count(output.as_bytes(), |line| lines.push(line.to_owned()));
-        assert_eq!(tally, Tally { passed: 5, failed: 1, ignored: 0 });
+        let tally = count_closing_lines(output.as_bytes(), |line| lines.push(line.to_owned()));
+        assert_eq!(tally, PassFailCounts { passed: 5, failed: 1, ignored: 0 });
         assert_eq!(lines.join("\n") + "\n", output);
     }
 
     #[test]
     fn a_count_is_read_as_it_is_displayed() {
-        for tally in [Tally::ONE, Tally::FAILURE, Tally { passed: 12, failed: 0, ignored: 2 }] {
-            assert_eq!(Tally::parse(&tally.to_string()), Some(tally), "{tally}");
+        for tally in [PassFailCounts::ONE_PASSED, PassFailCounts::ONE_FAILED, PassFailCounts { passed: 12, failed: 0, ignored: 2 }] {
+            assert_eq!(PassFailCounts::parse(&tally.to_string()), Some(tally), "{tally}");
         }
         for other in ["", "passed", "many passed, 0 failed", "3 passed; 0 failed", "3 seen"] {
-            assert_eq!(Tally::parse(other), None, "{other}");
+            assert_eq!(PassFailCounts::parse(other), None, "{other}");
         }
     }
 
     #[test]
-    fn bytes_that_are_no_text_do_not_end_the_count() {
+    fn invalid_utf8_does_not_stop_counting() {
         let output = b"\xff\xfe\ntest result: ok. 2 passed; 0 failed;";
         let mut lines = 0;
-        let tally = count(output.as_slice(), |_| lines += 1);
+        let tally = count_closing_lines(output.as_slice(), |_| lines += 1);
         assert_eq!((tally.passed, lines), (2, 2));
     }
 
@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_counts_nothing_has_shown_nothing() {
+    fn program_without_counts_fails() {
         let line = "test result: ok. 0 passed; 0 failed; 3 ignored; 0 measured; 9 filtered out";
-        let ignored = Tally::parse_closing_line(line).expect("it is one");
+        let ignored = PassFailCounts::parse_closing_line(line).expect("it is one");
         assert_eq!(ignored.to_string(), "0 passed, 0 failed, 3 ignored");
-        for nothing in [Tally::default(), ignored, Tally::FAILURE] {
-            assert!(!nothing.shows_something_good(), "{nothing}");
+        for nothing in [PassFailCounts::default(), ignored, PassFailCounts::ONE_FAILED] {
+            assert!(!nothing.all_passed(), "{nothing}");
         }
-        assert!(Tally { ignored: 3, ..Tally::ONE }.shows_something_good());
+        assert!(PassFailCounts { ignored: 3, ..PassFailCounts::ONE_PASSED }.all_passed());
         // It says nothing that could be counted, here or by whoever counts these tests.
         assert!(matches!(run_counted(&mut Command::new("true")), Err(TaskError::Failed { .. })));
     }

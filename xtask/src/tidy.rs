@@ -3,30 +3,30 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::failure::TaskError;
-use crate::house::House;
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::process;
 
 /// The longest file, in lines that are not tests.
 const LONGEST_FILE: usize = 600;
 
 /// Module names that say nothing about what is inside.
-const EMPTY_NAMES: [&str; 5] = ["utils", "util", "common", "helpers", "misc"];
+const MEANINGLESS_NAMES: [&str; 5] = ["utils", "util", "common", "helpers", "misc"];
 
 /// Directories that are built, installed, generated or kept by tools.
-const NOT_OURS: [&str; 8] =
+const SKIPPED_DIRECTORIES: [&str; 8] =
     [".git", "target", ".venv", "node_modules", "__pycache__", "artifacts", "corpus", "generated"];
 
 /// Files that people wrote.
-const TEXT: [&str; 9] = ["rs", "toml", "md", "yaml", "yml", "json", "py", "go", "sh"];
+const TEXT_EXTENSIONS: [&str; 9] = ["rs", "toml", "md", "yaml", "yml", "json", "py", "go", "sh"];
 
 /// First directories of paths that exist on one machine only.
-const MACHINE_PLACES: [&str; 3] = ["home", "Users", "work"];
+const MACHINE_DIRECTORIES: [&str; 3] = ["home", "Users", "work"];
 
 /// Checks every file of the repository; returns how many there were.
-pub(crate) fn check(house: &House) -> Result<usize, TaskError> {
+pub(crate) fn check(house: &Repository) -> Result<usize, TaskError> {
     let mut files = Vec::new();
-    collect(house.root(), &mut files)?;
+    collect_files(house.root(), &mut files)?;
     files.sort();
     let mut findings = Vec::new();
     for path in &files {
@@ -39,13 +39,13 @@ pub(crate) fn check(house: &House) -> Result<usize, TaskError> {
         findings.extend(findings_in(relative, &text));
     }
     if findings.is_empty() {
-        process::say(&format!("{} files are tidy", files.len()));
+        process::print_line(&format!("{} files are tidy", files.len()));
         return Ok(files.len());
     }
     Err(TaskError::Findings { check: "untidy places", findings })
 }
 
-fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), TaskError> {
+fn collect_files(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), TaskError> {
     let unreadable =
         |source| TaskError::File { action: "list", path: directory.to_path_buf(), source };
     for entry in fs::read_dir(directory).map_err(unreadable)? {
@@ -54,18 +54,18 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), TaskError> 
         let kind = entry.file_type().map_err(unreadable)?;
         let name = entry.file_name();
         if kind.is_dir() {
-            if !NOT_OURS.iter().any(|it| name.to_str() == Some(it)) {
-                collect(&path, files)?;
+            if !SKIPPED_DIRECTORIES.iter().any(|it| name.to_str() == Some(it)) {
+                collect_files(&path, files)?;
             }
-        } else if kind.is_file() && is_text(&path) {
+        } else if kind.is_file() && is_text_file(&path) {
             files.push(path);
         }
     }
     Ok(())
 }
 
-fn is_text(path: &Path) -> bool {
-    path.extension().and_then(|it| it.to_str()).is_some_and(|it| TEXT.contains(&it))
+fn is_text_file(path: &Path) -> bool {
+    path.extension().and_then(|it| it.to_str()).is_some_and(|it| TEXT_EXTENSIONS.contains(&it))
 }
 
 fn findings_in(path: &Path, text: &str) -> Vec<String> {
@@ -76,7 +76,7 @@ fn findings_in(path: &Path, text: &str) -> Vec<String> {
         if stem == "mod" {
             found.push(format!("{place}: write `foo.rs` beside `foo/`, not `mod.rs`"));
         }
-        if EMPTY_NAMES.contains(&stem) {
+        if MEANINGLESS_NAMES.contains(&stem) {
             found.push(format!("{place}: `{stem}` does not say what is inside"));
         }
         let lines = lines_without_tests(path, text);
@@ -110,7 +110,7 @@ fn lines_without_tests(path: &Path, text: &str) -> usize {
 }
 
 fn machine_path(line: &str) -> Option<String> {
-    MACHINE_PLACES.iter().map(|place| format!("/{place}/")).find(|path| {
+    MACHINE_DIRECTORIES.iter().map(|place| format!("/{place}/")).find(|path| {
         line.match_indices(path.as_str()).any(|(start, _)| is_path_start(&line[..start]))
     })
 }
@@ -124,41 +124,41 @@ fn is_path_start(before: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn found(path: &str, text: &str) -> Vec<String> {
+    fn findings_of(path: &str, text: &str) -> Vec<String> {
         findings_in(Path::new(path), text)
     }
 
     #[test]
     fn long_files_are_found_and_their_tests_do_not_count() {
         let code = "fn a() {}\n".repeat(LONGEST_FILE);
-        assert!(found("crates/a/src/b.rs", &code).is_empty());
+        assert!(findings_of("crates/a/src/b.rs", &code).is_empty());
         let with_tests = format!("{code}#[cfg(test)]\nmod tests {{\n{code}}}\n");
-        assert!(found("crates/a/src/b.rs", &with_tests).is_empty());
+        assert!(findings_of("crates/a/src/b.rs", &with_tests).is_empty());
         let longer = format!("{code}fn b() {{}}\n");
-        assert_eq!(found("crates/a/src/b.rs", &longer).len(), 1);
+        assert_eq!(findings_of("crates/a/src/b.rs", &longer).len(), 1);
         for tests in ["crates/a/src/b/tests.rs", "crates/a/tests/whole.rs", "crates/a/benches/b.rs"]
         {
-            assert!(found(tests, &longer).is_empty(), "{tests}");
+            assert!(findings_of(tests, &longer).is_empty(), "{tests}");
         }
     }
 
     #[test]
     fn names_that_say_nothing_are_found() {
         for name in ["mod", "utils", "common", "helpers", "misc"] {
-            assert_eq!(found(&format!("crates/a/src/{name}.rs"), "").len(), 1, "{name}");
+            assert_eq!(findings_of(&format!("crates/a/src/{name}.rs"), "").len(), 1, "{name}");
         }
-        assert!(found("crates/a/src/model.rs", "").is_empty());
-        assert!(found("docs/common.md", "").is_empty());
+        assert!(findings_of("crates/a/src/model.rs", "").is_empty());
+        assert!(findings_of("docs/common.md", "").is_empty());
     }
 
     #[test]
     fn paths_of_one_machine_are_found() {
-        for place in MACHINE_PLACES {
+        for place in MACHINE_DIRECTORIES {
             let line = format!("see \"/{place}/somebody/notes\"");
-            assert_eq!(found("README.md", &line).len(), 1, "{line}");
+            assert_eq!(findings_of("README.md", &line).len(), 1, "{line}");
             let url = format!("https://example.org/{place}/notes");
-            assert!(found("README.md", &url).is_empty(), "{url}");
+            assert!(findings_of("README.md", &url).is_empty(), "{url}");
         }
-        assert!(found("README.md", "the HOME directory, /var/lib/kubelet").is_empty());
+        assert!(findings_of("README.md", "the HOME directory, /var/lib/kubelet").is_empty());
     }
 }

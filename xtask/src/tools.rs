@@ -8,78 +8,78 @@ mod cargo;
 mod clients;
 mod debian;
 mod go;
-mod image;
-mod node;
+mod test_images;
+mod node_tools;
 
 use std::path::PathBuf;
 
 pub(crate) use self::cargo::{CARGO_DENY, CARGO_NEXTEST, cargo_tool};
 pub(crate) use self::clients::{go_clients, python_clients, rust_clients};
 pub(crate) use self::go::{go_command, go_program};
-pub(crate) use self::node::{KubernetesVersion, node_programs};
-use crate::failure::TaskError;
-use crate::house::House;
+pub(crate) use self::node_tools::{KubernetesVersion, node_programs};
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::process;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct Args {
     /// The tools to install; all that CI needs when none is named
     names: Vec<String>,
 }
 
 /// A tool that is in its place.
 #[derive(Debug)]
-pub(crate) struct Installed {
+pub(crate) struct InstalledTool {
     /// The version as its origin spells it, or a fingerprint of what pins it.
     pub(crate) version: String,
     /// The program, or the directory of several.
     pub(crate) path: PathBuf,
 }
 
-struct Tool {
+struct ToolDefinition {
     name: &'static str,
     /// Whether it is installed only when it is named.
     on_demand: bool,
-    install: Box<Install>,
+    install: Box<InstallFn>,
 }
 
-type Install = dyn Fn(&House) -> Result<Installed, TaskError>;
+type InstallFn = dyn Fn(&Repository) -> Result<InstalledTool, TaskError>;
 
-fn tools() -> Vec<Tool> {
+fn all_tools() -> Vec<ToolDefinition> {
     let mut tools = vec![
-        tool("cargo-deny", |house| cargo::install(house, CARGO_DENY)),
-        Tool {
+        required_tool("cargo-deny", |house| cargo::install(house, CARGO_DENY)),
+        ToolDefinition {
             on_demand: true,
-            ..tool("cargo-nextest", |house| cargo::install(house, CARGO_NEXTEST))
+            ..required_tool("cargo-nextest", |house| cargo::install(house, CARGO_NEXTEST))
         },
     ];
-    tools.extend(go::RECIPES.iter().map(|recipe| Tool {
+    tools.extend(go::RECIPES.iter().map(|recipe| ToolDefinition {
         name: recipe.name,
         on_demand: recipe.on_demand,
         install: Box::new(move |house| go::install(house, recipe)),
     }));
-    tools.push(tool("containers", debian::install_containers));
-    tools.push(tool("images", image::install));
-    tools.push(tool("go-clients", clients::install_go));
-    tools.push(tool("python-clients", clients::install_python));
-    tools.push(tool("rust-clients", clients::install_rust));
+    tools.push(required_tool("containers", debian::install_containers));
+    tools.push(required_tool("images", test_images::install));
+    tools.push(required_tool("go-clients", clients::install_go_clients));
+    tools.push(required_tool("python-clients", clients::install_python_clients));
+    tools.push(required_tool("rust-clients", clients::install_rust_clients));
     tools
 }
 
-fn tool(
+fn required_tool(
     name: &'static str,
-    install: impl Fn(&House) -> Result<Installed, TaskError> + 'static,
-) -> Tool {
-    Tool { name, on_demand: false, install: Box::new(install) }
+    install: impl Fn(&Repository) -> Result<InstalledTool, TaskError> + 'static,
+) -> ToolDefinition {
+    ToolDefinition { name, on_demand: false, install: Box::new(install) }
 }
 
 /// Installs all that CI needs.
-pub(crate) fn install_all(house: &House) -> Result<(), TaskError> {
-    run(house, &Arguments { names: Vec::new() })
+pub(crate) fn install_all(house: &Repository) -> Result<(), TaskError> {
+    run(house, &Args { names: Vec::new() })
 }
 
-pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError> {
-    let tools = tools();
+pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError> {
+    let tools = all_tools();
     let known = || tools.iter().map(|it| it.name).collect::<Vec<_>>().join(", ");
     let unknown = arguments.names.iter().find(|name| !tools.iter().any(|it| it.name == *name));
     if let Some(name) = unknown {
@@ -92,8 +92,8 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
             arguments.names.iter().any(|name| name == tool.name)
         };
         if wanted {
-            let Installed { version, path } = (tool.install)(house)?;
-            process::say(&format!("{} {version} {}", tool.name, path.display()));
+            let InstalledTool { version, path } = (tool.install)(house)?;
+            process::print_line(&format!("{} {version} {}", tool.name, path.display()));
         }
     }
     Ok(())
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn every_tool_has_a_name_of_its_own() {
-        let mut names: Vec<_> = tools().iter().map(|it| it.name).collect();
+        let mut names: Vec<_> = all_tools().iter().map(|it| it.name).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn an_unknown_tool_is_answered_with_the_known_ones() {
-        let house = House::from_environment().expect("the tests run inside the house");
-        let arguments = Arguments { names: vec!["cargo-denial".to_owned()] };
+        let house = Repository::from_environment().expect("the tests run inside the house");
+        let arguments = Args { names: vec!["cargo-denial".to_owned()] };
         let error = run(&house, &arguments).expect_err("there is no such tool");
         assert!(error.to_string().contains("cargo-deny, cargo-nextest"), "{error}");
     }

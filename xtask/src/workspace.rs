@@ -1,28 +1,28 @@
 //! How the workspace is built. Every build for tests, suites, lints and documentation has all features
 //! of all packages, so that cargo compiles each crate once for all of them.
 
-use crate::failure::TaskError;
-use crate::house::House;
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::process;
 
 /// The arguments that select every package with every feature.
-pub(crate) const WHOLE: [&str; 3] = ["--workspace", "--all-features", "--locked"];
+pub(crate) const ALL_PACKAGES: [&str; 3] = ["--workspace", "--all-features", "--locked"];
 
 /// The same for tests. The fuzz targets have none, and need a C++ compiler. Without them every other
 /// package has the same features.
-pub(crate) const TESTED: [&str; 5] =
+pub(crate) const TEST_PACKAGES: [&str; 5] =
     ["--workspace", "--exclude", "lanyard-fuzz", "--all-features", "--locked"];
 
 /// The packages whose programs the suites run.
-const PROGRAMS: [&str; 4] =
+const SUITE_PACKAGES: [&str; 4] =
     ["lanyard", "lanyard-cluster", "lanyard-conformance", "lanyard-conformance-image"];
 
 /// Builds the programs that the suites run. It selects all features of the workspace even for these
 /// programs, so that cargo reuses the dependencies of every other build.
-pub(crate) fn build_programs(house: &House) -> Result<(), TaskError> {
+pub(crate) fn build_programs(house: &Repository) -> Result<(), TaskError> {
     let mut build = house.cargo();
-    build.arg("build").args(WHOLE);
-    for program in PROGRAMS {
+    build.arg("build").args(ALL_PACKAGES);
+    for program in SUITE_PACKAGES {
         build.args(["--bin", program]);
     }
     process::run(&mut build)
@@ -34,7 +34,7 @@ pub(crate) const TEST_FEATURES: [&str; 4] = ["crash-points", "fuzzing", "sanity"
 
 /// The environment variables that enable the behaviour for tests. A released program does not contain
 /// their names.
-const SWITCHES: [&str; 4] = [
+const TEST_SWITCHES: [&str; 4] = [
     "LANYARD_CLOCK_AHEAD",
     "LANYARD_CRASH_AT",
     "LANYARD_MOUNT_IN_PLACE",
@@ -42,9 +42,9 @@ const SWITCHES: [&str; 4] = [
 ];
 
 /// Finds the names of switches for tests in a program.
-pub(crate) fn test_switches(program: &[u8]) -> Vec<&'static str> {
+pub(crate) fn find_test_switches(program: &[u8]) -> Vec<&'static str> {
     let holds = |name: &&str| program.windows(name.len()).any(|part| part == name.as_bytes());
-    SWITCHES.into_iter().filter(holds).collect()
+    TEST_SWITCHES.into_iter().filter(holds).collect()
 }
 
 #[cfg(test)]
@@ -54,16 +54,16 @@ mod tests {
     #[test]
     fn switches_are_found_in_a_program_by_their_names() {
         let program = b"\x7fELF..LANYARD_CRASH_AT\0LANYARD_CLOCK".as_slice();
-        assert_eq!(test_switches(program), ["LANYARD_CRASH_AT"]);
-        assert_eq!(test_switches(b""), Vec::<&str>::new());
+        assert_eq!(find_test_switches(program), ["LANYARD_CRASH_AT"]);
+        assert_eq!(find_test_switches(b""), Vec::<&str>::new());
     }
 
     #[test]
     fn every_switch_is_read_where_the_environment_is_read() {
-        let house = House::from_environment().expect("the tests run inside the repository");
+        let house = Repository::from_environment().expect("the tests run inside the repository");
         let path = house.root().join("lanyard/src/settings.rs");
         let text = std::fs::read_to_string(path).expect("it is there");
-        for name in SWITCHES {
+        for name in TEST_SWITCHES {
             assert!(text.contains(&format!("\"{name}\"")), "{name}");
         }
     }

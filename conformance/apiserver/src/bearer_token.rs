@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_another_one_each_time_and_is_not_printed() {
+    fn random_tokens_differ_and_debug_hides_them() {
         let token = BearerToken::random();
         assert_ne!(token.expose(), BearerToken::random().expose());
         assert!(!format!("{token:?} {token:#?}").contains(token.expose()));

@@ -13,56 +13,56 @@ use rcgen::{
 use zeroize::Zeroizing;
 
 use crate::error::ControlPlaneError;
-use crate::private;
+use crate::private_files;
 
 /// The authority, in PEM.
-pub(crate) const AUTHORITY: &str = "ca.crt";
+pub(crate) const CA_FILE: &str = "ca.crt";
 /// The API server.
-pub(crate) const SERVER: Pair = Pair { certificate: "apiserver.crt", key: "apiserver.key" };
+pub(crate) const API_SERVER_FILES: CertificateFiles = CertificateFiles { certificate: "apiserver.crt", key: "apiserver.key" };
 /// The store.
-pub(crate) const STORE: Pair = Pair { certificate: "etcd.crt", key: "etcd.key" };
+pub(crate) const ETCD_FILES: CertificateFiles = CertificateFiles { certificate: "etcd.crt", key: "etcd.key" };
 /// Clients of the store.
-pub(crate) const STORE_CLIENT: Pair =
-    Pair { certificate: "etcd-client.crt", key: "etcd-client.key" };
+pub(crate) const ETCD_CLIENT_FILES: CertificateFiles =
+    CertificateFiles { certificate: "etcd-client.crt", key: "etcd-client.key" };
 
 /// The files of a certificate and its key, in PEM.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pair {
+pub(crate) struct CertificateFiles {
     pub(crate) certificate: &'static str,
     pub(crate) key: &'static str,
 }
 
 /// Writes all files. The key of the authority is written nowhere.
-pub(crate) fn write(place: &Path) -> Result<(), ControlPlaneError> {
+pub(crate) fn write_certificates(place: &Path) -> Result<(), ControlPlaneError> {
     use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 
     let authority_key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-    let mut authority = named("lanyard API server authority");
+    let mut authority = certificate_params("lanyard API server authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     let certificate = authority.self_signed(&authority_key)?;
-    private::write(&place.join(AUTHORITY), &certificate.pem())?;
+    private_files::write_private_file(&place.join(CA_FILE), &certificate.pem())?;
     let issuer = Issuer::new(authority, authority_key);
     for (pair, name, usages) in [
-        (SERVER, "kube-apiserver", vec![ServerAuth]),
+        (API_SERVER_FILES, "kube-apiserver", vec![ServerAuth]),
         // Its gateway for JSON is a client of the store itself.
-        (STORE, "etcd", vec![ServerAuth, ClientAuth]),
-        (STORE_CLIENT, "kube-apiserver-etcd-client", vec![ClientAuth]),
+        (ETCD_FILES, "etcd", vec![ServerAuth, ClientAuth]),
+        (ETCD_CLIENT_FILES, "kube-apiserver-etcd-client", vec![ClientAuth]),
     ] {
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-        let mut params = named(name);
+        let mut params = certificate_params(name);
         params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = usages;
         let certificate = params.signed_by(&key, &issuer)?;
-        private::write(&place.join(pair.certificate), &certificate.pem())?;
+        private_files::write_private_file(&place.join(pair.certificate), &certificate.pem())?;
         let key = Zeroizing::new(key.serialize_pem());
-        private::write(&place.join(pair.key), &key)?;
+        private_files::write_private_file(&place.join(pair.key), &key)?;
     }
     Ok(())
 }
 
-fn named(name: &str) -> CertificateParams {
+fn certificate_params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);

@@ -19,7 +19,7 @@ use crate::bearer_token::BearerToken;
 use crate::certificates;
 use crate::error::{ControlPlaneError, file_error};
 use crate::ports::choose_ports;
-use crate::private;
+use crate::private_files;
 
 /// An API server with its store on loopback. Both end, and their directory goes, with it.
 #[derive(Debug)]
@@ -27,15 +27,15 @@ pub struct ControlPlane {
     directory: TempDir,
     options: ControlPlaneOptions,
     port: u16,
-    store: Mutex<Child>,
-    server: Mutex<Option<Child>>,
-    store_url: String,
+    etcd: Mutex<Child>,
+    api_server: Mutex<Option<Child>>,
+    etcd_url: String,
     token: BearerToken,
 }
 
 /// How a client reaches the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoreAccess {
+pub struct EtcdAccess {
     /// Where it answers: gRPC, and JSON below `/v3/`.
     pub url: String,
     /// The file with the authority of its certificate, in PEM.
@@ -67,14 +67,14 @@ impl ControlPlaneOptions {
 
     /// With a user who may do what roles say.
     #[must_use]
-    pub fn user(mut self, name: &str) -> Self {
+    pub fn with_user(mut self, name: &str) -> Self {
         self.users.push(name.to_owned());
         self
     }
 
     /// With a flag of the API server, without the dashes.
     #[must_use]
-    pub fn flag(mut self, name: &str, value: &str) -> Self {
+    pub fn with_flag(mut self, name: &str, value: &str) -> Self {
         self.flags.push((name.to_owned(), value.to_owned()));
         self
     }
@@ -97,45 +97,45 @@ impl ControlPlane {
             .map_err(file_error("make a directory in", &temporary))?;
         let place = directory.path();
         let [client, peer, port] = choose_ports()?;
-        let store_url = local("https", client);
-        let token = sign_in(place, &options.users, port)?;
-        certificates::write(place)?;
+        let store_url = loopback_url("https", client);
+        let token = write_user_files(place, &options.users, port)?;
+        certificates::write_certificates(place)?;
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
         let private_key = Zeroizing::new(key.serialize_pem());
-        private::write(&place.join("service-account.key"), &private_key)?;
-        private::write(&place.join("service-account.pub"), &key.public_key_pem())?;
-        let store = start_store(&options, place, &store_url, &local("https", peer))?;
+        private_files::write_private_file(&place.join("service-account.key"), &private_key)?;
+        private_files::write_private_file(&place.join("service-account.pub"), &key.public_key_pem())?;
+        let store = start_etcd(&options, place, &store_url, &loopback_url("https", peer))?;
         let plane = Self {
-            store: Mutex::new(store),
-            server: Mutex::new(None),
+            etcd: Mutex::new(store),
+            api_server: Mutex::new(None),
             options,
             port,
-            store_url,
+            etcd_url: store_url,
             token,
             directory,
         };
-        plane.start_server().await?;
+        plane.start_api_server().await?;
         Ok(plane)
     }
 
     /// The file with which a user signs in.
-    pub fn kubeconfig(&self, user: &str) -> PathBuf {
+    pub fn kubeconfig_path(&self, user: &str) -> PathBuf {
         self.directory.path().join(kubeconfig_name(user))
     }
 
     /// Where the API server answers.
     pub fn url(&self) -> String {
-        local("https", self.port)
+        loopback_url("https", self.port)
     }
 
     /// How a client reaches the store.
-    pub fn store(&self) -> StoreAccess {
+    pub fn etcd_access(&self) -> EtcdAccess {
         let file = |name| self.directory.path().join(name);
-        StoreAccess {
-            url: self.store_url.clone(),
-            authority: file(certificates::AUTHORITY),
-            certificate: file(certificates::STORE_CLIENT.certificate),
-            key: file(certificates::STORE_CLIENT.key),
+        EtcdAccess {
+            url: self.etcd_url.clone(),
+            authority: file(certificates::CA_FILE),
+            certificate: file(certificates::ETCD_CLIENT_FILES.certificate),
+            key: file(certificates::ETCD_CLIENT_FILES.key),
         }
     }
 
@@ -151,9 +151,9 @@ impl ControlPlane {
     }
 
     /// Kills the API server; the store stays.
-    pub fn kill_server(&self) {
-        if let Some(mut server) = self.server.lock().take() {
-            end(&mut server);
+    pub fn kill_api_server(&self) {
+        if let Some(mut server) = self.api_server.lock().take() {
+            kill_and_wait(&mut server);
         }
     }
 
@@ -161,24 +161,24 @@ impl ControlPlane {
     ///
     /// # Errors
     /// When the program cannot be started, and when it does not become ready.
-    pub async fn start_server(&self) -> Result<(), ControlPlaneError> {
+    pub async fn start_api_server(&self) -> Result<(), ControlPlaneError> {
         let place = self.directory.path();
         let file = |name: &str| place.join(name).display().to_string();
         let flags = [
-            ("etcd-servers", self.store_url.clone()),
-            ("etcd-cafile", file(certificates::AUTHORITY)),
-            ("etcd-certfile", file(certificates::STORE_CLIENT.certificate)),
-            ("etcd-keyfile", file(certificates::STORE_CLIENT.key)),
+            ("etcd-servers", self.etcd_url.clone()),
+            ("etcd-cafile", file(certificates::CA_FILE)),
+            ("etcd-certfile", file(certificates::ETCD_CLIENT_FILES.certificate)),
+            ("etcd-keyfile", file(certificates::ETCD_CLIENT_FILES.key)),
             ("bind-address", Ipv4Addr::LOCALHOST.to_string()),
             ("secure-port", self.port.to_string()),
-            ("tls-cert-file", file(certificates::SERVER.certificate)),
-            ("tls-private-key-file", file(certificates::SERVER.key)),
+            ("tls-cert-file", file(certificates::API_SERVER_FILES.certificate)),
+            ("tls-private-key-file", file(certificates::API_SERVER_FILES.key)),
             ("service-account-issuer", "https://issuer.example".to_owned()),
             ("service-account-signing-key-file", file("service-account.key")),
             ("service-account-key-file", file("service-account.pub")),
             ("authorization-mode", "RBAC".to_owned()),
             ("service-cluster-ip-range", "10.0.0.0/24".to_owned()),
-            ("token-auth-file", file(TOKENS)),
+            ("token-auth-file", file(TOKEN_FILE)),
             // Nobody makes ServiceAccounts here, and pods are not to run.
             ("disable-admission-plugins", "ServiceAccount".to_owned()),
         ];
@@ -187,19 +187,19 @@ impl ControlPlane {
         server.args(flags.map(|(name, value)| format!("--{name}={value}")));
         server.args(self.options.flags.iter().map(|(name, value)| format!("--{name}={value}")));
         let log = place.join("kube-apiserver.log");
-        *self.server.lock() = Some(spawn(&mut server, program, &log)?);
+        *self.api_server.lock() = Some(spawn(&mut server, program, &log)?);
         self.wait_until_ready(&log).await
     }
 
     async fn wait_until_ready(&self, log: &Path) -> Result<(), ControlPlaneError> {
         let clock = SystemClock::shared();
-        let url = format!("{}/readyz", local("https", self.port));
-        let authority = self.directory.path().join(certificates::AUTHORITY);
+        let url = format!("{}/readyz", loopback_url("https", self.port));
+        let authority = self.directory.path().join(certificates::CA_FILE);
         let authority = std::fs::read(&authority).map_err(file_error("read", &authority))?;
         let authority = reqwest::Certificate::from_pem(&authority).ok();
         let builder = reqwest::Client::builder().no_proxy().tls_certs_only(authority);
         let client = builder.build().ok();
-        for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+        for _ in 0..READY_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
             let request = client.as_ref().map(|it| it.get(&url).bearer_auth(self.token.expose()));
             if let Some(request) = request
                 && let Ok(answer) = request.send().await
@@ -207,28 +207,28 @@ impl ControlPlane {
             {
                 return Ok(());
             }
-            self.look_for_ended()?;
-            clock.sleep(PAUSE).await;
+            self.check_exited_processes()?;
+            clock.sleep(POLL_INTERVAL).await;
         }
-        Err(ControlPlaneError::NotReady { patience: PATIENCE, log: last_words(log) })
+        Err(ControlPlaneError::NotReady { patience: READY_TIMEOUT, log: log_tail(log) })
     }
 
     /// What ended by itself will not become ready.
-    fn look_for_ended(&self) -> Result<(), ControlPlaneError> {
+    fn check_exited_processes(&self) -> Result<(), ControlPlaneError> {
         let has_ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
-        let store = has_ended(&mut self.store.lock()).then_some("etcd");
+        let store = has_ended(&mut self.etcd.lock()).then_some("etcd");
         let server =
-            || self.server.lock().as_mut().is_some_and(has_ended).then_some("kube-apiserver");
+            || self.api_server.lock().as_mut().is_some_and(has_ended).then_some("kube-apiserver");
         let Some(program) = store.or_else(server) else { return Ok(()) };
         let log = self.directory.path().join(program).with_extension("log");
-        Err(ControlPlaneError::Ended { program, log: last_words(&log) })
+        Err(ControlPlaneError::Exited { program, log: log_tail(&log) })
     }
 }
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        self.kill_server();
-        end(&mut self.store.lock());
+        self.kill_api_server();
+        kill_and_wait(&mut self.etcd.lock());
     }
 }
 
@@ -236,31 +236,31 @@ impl Drop for ControlPlane {
 pub type SharedControlPlane = Arc<ControlPlane>;
 
 /// The end of a log.
-fn last_words(log: &Path) -> String {
+fn log_tail(log: &Path) -> String {
     let log = std::fs::read_to_string(log).unwrap_or_default();
     let last: Vec<_> = log.lines().rev().take(20).collect();
     last.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
 /// Everybody's token and kubeconfig; returns the token of the administrator.
-fn sign_in(place: &Path, users: &[String], port: u16) -> Result<BearerToken, ControlPlaneError> {
+fn write_user_files(place: &Path, users: &[String], port: u16) -> Result<BearerToken, ControlPlaneError> {
     let administrator = ControlPlane::ADMINISTRATOR;
     let of_administrator = BearerToken::random();
     let mut tokens = Zeroizing::new(String::new());
     let mut user_of = |token: &BearerToken, user: &str, rest: &str| {
-        let kubeconfig = kubeconfig(token, place, port);
+        let kubeconfig = render_kubeconfig(token, place, port);
         tokens.extend([token.expose(), ",", user, rest, "\n"]);
-        private::write(&place.join(kubeconfig_name(user)), &kubeconfig)
+        private_files::write_private_file(&place.join(kubeconfig_name(user)), &kubeconfig)
     };
     user_of(&of_administrator, administrator, ",1,system:masters")?;
     for (uid, user) in (2_u32..).zip(users) {
         user_of(&BearerToken::random(), user, &format!(",{uid},"))?;
     }
-    private::write(&place.join(TOKENS), &tokens)?;
+    private_files::write_private_file(&place.join(TOKEN_FILE), &tokens)?;
     Ok(of_administrator)
 }
 
-fn start_store(
+fn start_etcd(
     options: &ControlPlaneOptions,
     place: &Path,
     client: &str,
@@ -272,13 +272,13 @@ fn start_store(
     store.args(["--listen-client-urls", client, "--advertise-client-urls", client]);
     store.args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]);
     store.args(["--initial-cluster", &format!("default={peer}")]);
-    let certificates::Pair { certificate, key } = certificates::STORE;
+    let certificates::CertificateFiles { certificate, key } = certificates::ETCD_FILES;
     for side in ["", "peer-"] {
         store.arg(format!("--{side}client-cert-auth"));
         for (flag, name) in [
             ("cert-file", certificate),
             ("key-file", key),
-            ("trusted-ca-file", certificates::AUTHORITY),
+            ("trusted-ca-file", certificates::CA_FILE),
         ] {
             store.arg(format!("--{side}{flag}")).arg(place.join(name));
         }
@@ -286,7 +286,7 @@ fn start_store(
     spawn(&mut store, etcd, &place.join("etcd.log"))
 }
 
-fn local(scheme: &str, port: u16) -> String {
+fn loopback_url(scheme: &str, port: u16) -> String {
     format!("{scheme}://{}:{port}", Ipv4Addr::LOCALHOST)
 }
 
@@ -294,8 +294,8 @@ fn kubeconfig_name(user: &str) -> String {
     format!("{user}.kubeconfig")
 }
 
-fn kubeconfig(token: &BearerToken, place: &Path, port: u16) -> Zeroizing<String> {
-    let authority = place.join(certificates::AUTHORITY);
+fn render_kubeconfig(token: &BearerToken, place: &Path, port: u16) -> Zeroizing<String> {
+    let authority = place.join(certificates::CA_FILE);
     let kubeconfig = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -303,7 +303,7 @@ fn kubeconfig(token: &BearerToken, place: &Path, port: u16) -> Zeroizing<String>
         "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
         "clusters": [{
             "name": "here",
-            "cluster": {"server": local("https", port), "certificate-authority": authority},
+            "cluster": {"server": loopback_url("https", port), "certificate-authority": authority},
         }],
         "users": [{"name": "me", "user": {"token": token.expose()}}],
     });
@@ -311,32 +311,32 @@ fn kubeconfig(token: &BearerToken, place: &Path, port: u16) -> Zeroizing<String>
 }
 
 fn spawn(command: &mut Command, program: &Path, log: &Path) -> Result<Child, ControlPlaneError> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(private::append(log)?);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(private_files::open_private_file_for_append(log)?);
     command.spawn().map_err(file_error("start", program))
 }
 
 /// Ends a process that was started here. One that ended by itself is fine.
-fn end(process: &mut Child) {
+fn kill_and_wait(process: &mut Child) {
     process.kill().ok();
     process.wait().ok();
 }
 
 /// The file with everybody's token.
-const TOKENS: &str = "tokens.csv";
-const PATIENCE: Duration = Duration::from_mins(1);
-const PAUSE: Duration = Duration::from_millis(100);
+const TOKEN_FILE: &str = "tokens.csv";
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn nobody_else_reads_what_is_written_for_the_servers() {
+    fn credential_files_are_readable_by_the_owner_only() {
         let place = tempfile::tempdir().unwrap();
         let place = place.path();
-        let token = sign_in(place, &["reader".to_owned()], 1).unwrap();
-        certificates::write(place).unwrap();
-        drop(private::append(&place.join("etcd.log")).unwrap());
+        let token = write_user_files(place, &["reader".to_owned()], 1).unwrap();
+        certificates::write_certificates(place).unwrap();
+        drop(private_files::open_private_file_for_append(&place.join("etcd.log")).unwrap());
         let mut names = Vec::new();
         for entry in std::fs::read_dir(place).unwrap() {
             let entry = entry.unwrap();
@@ -346,7 +346,7 @@ mod tests {
         }
         assert!(names.len() >= 11, "{names:?}");
         let read = |name: &str| std::fs::read_to_string(place.join(name)).unwrap();
-        let tokens = read(TOKENS);
+        let tokens = read(TOKEN_FILE);
         let first = format!("{},administrator,1,system:masters", token.expose());
         let second = tokens.lines().nth(1).unwrap();
         assert_eq!(tokens.lines().next(), Some(first.as_str()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::ports::NoPorts;
+use crate::ports::NoFreePorts;
 
 /// The API server could not be had.
 #[derive(Debug, Error)]
@@ -24,13 +24,13 @@ pub enum ControlPlaneError {
     },
     /// Every port is in use.
     #[error(transparent)]
-    Ports(#[from] NoPorts),
+    Ports(#[from] NoFreePorts),
     /// There is no key for the tokens of service accounts.
     #[error("could not make the key of the ServiceAccount tokens")]
     Key(#[from] rcgen::Error),
     /// A program ended while it was waited for.
     #[error("{program} ended while it was waited for; it said:\n{log}")]
-    Ended {
+    Exited {
         /// Which one.
         program: &'static str,
         /// The end of its log.
@@ -55,7 +55,7 @@ impl ControlPlaneError {
             }
             Self::Ports(_) => "end what listens on the ports from 20000 to 32000",
             Self::Key(_) => "report this defect",
-            Self::Ended { .. } | Self::NotReady { .. } => {
+            Self::Exited { .. } | Self::NotReady { .. } => {
                 "see the lines above; other versions of etcd and kube-apiserver may not know a flag"
             }
         }

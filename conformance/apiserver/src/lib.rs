@@ -24,9 +24,9 @@ mod certificates;
 mod control_plane;
 mod error;
 mod ports;
-mod private;
+mod private_files;
 
 pub use bearer_token::BearerToken;
-pub use control_plane::{ControlPlane, ControlPlaneOptions, SharedControlPlane, StoreAccess};
+pub use control_plane::{ControlPlane, ControlPlaneOptions, SharedControlPlane, EtcdAccess};
 pub use error::ControlPlaneError;
-pub use ports::{NoPorts, choose_ports};
+pub use ports::{NoFreePorts, choose_ports};

@@ -8,12 +8,12 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const RANGE: Range<u16> = 20_000..32_000;
+const PORT_RANGE: Range<u16> = 20_000..32_000;
 
 /// No ports were free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no {wanted} free ports in a row were found on the loopback address")]
-pub struct NoPorts {
+pub struct NoFreePorts {
     /// How many are needed.
     pub wanted: usize,
 }
@@ -23,17 +23,17 @@ pub struct NoPorts {
 ///
 /// # Errors
 /// When there are no such ports.
-pub fn choose_ports<const COUNT: usize>() -> Result<[u16; COUNT], NoPorts> {
+pub fn choose_ports<const COUNT: usize>() -> Result<[u16; COUNT], NoFreePorts> {
     static STEP: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(0x9e37_79b9);
     let steps = std::iter::repeat_with(|| STEP.fetch_add(1, Ordering::Relaxed));
-    choose(steps.map(|step| candidate(first, step)).take(RANGE.len()))
+    choose_consecutive_ports(steps.map(|step| candidate_port(first, step)).take(PORT_RANGE.len()))
 }
 
 /// The first free ports in a row. All are held until the last one is found.
-fn choose<const COUNT: usize>(
+fn choose_consecutive_ports<const COUNT: usize>(
     candidates: impl Iterator<Item = u16>,
-) -> Result<[u16; COUNT], NoPorts> {
+) -> Result<[u16; COUNT], NoFreePorts> {
     let mut row: Vec<(u16, TcpListener)> = Vec::with_capacity(COUNT);
     for port in candidates {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
@@ -46,13 +46,13 @@ fn choose<const COUNT: usize>(
         }
     }
     let ports: Vec<u16> = row.iter().map(|(port, _)| *port).collect();
-    <[u16; COUNT]>::try_from(ports).map_err(|_too_few| NoPorts { wanted: COUNT })
+    <[u16; COUNT]>::try_from(ports).map_err(|_too_few| NoFreePorts { wanted: COUNT })
 }
 
 /// The port that is this many steps after the first one, within the range.
-fn candidate(first: u32, step: u32) -> u16 {
-    let place = first.wrapping_add(step) % u32::from(RANGE.end - RANGE.start);
-    RANGE.start + u16::try_from(place).unwrap_or_default()
+fn candidate_port(first: u32, step: u32) -> u16 {
+    let place = first.wrapping_add(step) % u32::from(PORT_RANGE.end - PORT_RANGE.start);
+    PORT_RANGE.start + u16::try_from(place).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -62,9 +62,9 @@ mod tests {
     #[test]
     fn every_port_of_the_range_is_a_candidate_once() {
         for first in [0, 1, 11_999, 12_000, 4_000_000_000] {
-            let mut ports: Vec<u16> = (0..12_000).map(|step| candidate(first, step)).collect();
+            let mut ports: Vec<u16> = (0..12_000).map(|step| candidate_port(first, step)).collect();
             ports.sort_unstable();
-            assert!(ports.iter().copied().eq(RANGE), "{first}");
+            assert!(ports.iter().copied().eq(PORT_RANGE), "{first}");
         }
     }
 
@@ -76,13 +76,13 @@ mod tests {
     }
 
     #[test]
-    fn a_row_does_not_go_past_a_port_in_use_or_a_gap() {
+    fn consecutive_ports_skip_used_ports_and_gaps() {
         let [first, second, third, fourth] = choose_ports().unwrap();
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, second)).unwrap();
-        assert_eq!(choose([first, second, third, fourth].into_iter()), Ok([third, fourth]));
+        assert_eq!(choose_consecutive_ports([first, second, third, fourth].into_iter()), Ok([third, fourth]));
         drop(taken);
-        assert_eq!(choose([first, third, fourth].into_iter()), Ok([third, fourth]));
-        let none = choose::<2>([first, third].into_iter());
-        assert_eq!(none, Err(NoPorts { wanted: 2 }));
+        assert_eq!(choose_consecutive_ports([first, third, fourth].into_iter()), Ok([third, fourth]));
+        let none = choose_consecutive_ports::<2>([first, third].into_iter());
+        assert_eq!(none, Err(NoFreePorts { wanted: 2 }));
     }
 }

@@ -12,39 +12,39 @@ use lanyard_clock::SharedClock;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::api::Api;
-use crate::component::Component;
+use crate::http_client::ClusterHttpClient;
+use crate::component::ClusterComponent;
 use crate::error::ClusterError;
-use crate::layout::{CLAIM, Layout};
-use crate::plan::{Options, Plan, Site};
-use crate::processes::{self, Process, run_tool};
+use crate::layout::{LOCK_CONTENT, ClusterLayout};
+use crate::plan::{Options, LocalClusterPlan, ClusterContext};
+use crate::processes::{self, RecordedProcess, run_tool};
 use crate::readiness;
-use crate::status::{ComponentStatus, Health, Status};
+use crate::status::{ComponentStatus, ComponentHealth, ClusterStatus};
 
 /// A cluster that was started, by us or by somebody before.
 ///
 /// Dropping it changes nothing: the processes live on until [`Cluster::down`].
 #[derive(Debug, Clone)]
-pub struct Cluster {
-    layout: Layout,
-    plan: Plan,
-    api: Api,
+pub struct LocalCluster {
+    layout: ClusterLayout,
+    plan: LocalClusterPlan,
+    http_client: ClusterHttpClient,
     clock: SharedClock,
 }
 
 /// What a start did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ClusterStartOutcome {
     /// The components that were started; none when the cluster was up already.
-    pub started: Vec<Component>,
+    pub started: Vec<ClusterComponent>,
     /// From the call until pods can run.
     pub elapsed: Duration,
 }
 
 /// How long a component may take to end by itself.
-const GRACE: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl Cluster {
+impl LocalCluster {
     /// Starts a cluster, or what is missing of it, and waits until pods can run.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Cluster {
     pub async fn up_with_outcome(
         options: Options,
         clock: SharedClock,
-    ) -> Result<(Self, Outcome), ClusterError> {
+    ) -> Result<(Self, ClusterStartOutcome), ClusterError> {
         start::up(options, clock).await
     }
 
@@ -71,11 +71,11 @@ impl Cluster {
     /// # Errors
     /// If there is none.
     pub fn open(directory: &Path, clock: SharedClock) -> Result<Self, ClusterError> {
-        let layout = layout_of(directory)?;
+        let layout = resolve_layout(directory)?;
         let plan = load_plan(&layout)?
             .ok_or_else(|| ClusterError::NoCluster(layout.root().to_path_buf()))?;
-        let api = Api::open(&layout)?;
-        Ok(Self { layout, plan, api, clock })
+        let api = ClusterHttpClient::connect_as_administrator(&layout)?;
+        Ok(Self { layout, plan, http_client: api, clock })
     }
 
     /// Takes a cluster away: processes, containers, mounts, control groups, networks, files. It
@@ -85,7 +85,7 @@ impl Cluster {
     /// # Errors
     /// If something remains; then it can be called again.
     pub async fn down(directory: &Path, clock: SharedClock) -> Result<bool, ClusterError> {
-        teardown::down(&layout_of(directory)?, &*clock).await
+        teardown::down(&resolve_layout(directory)?, &*clock).await
     }
 
     /// The directory of the cluster.
@@ -94,58 +94,58 @@ impl Cluster {
     }
 
     /// Where things are below the directory.
-    pub const fn layout(&self) -> &Layout {
+    pub const fn layout(&self) -> &ClusterLayout {
         &self.layout
     }
 
     /// What the cluster is.
-    pub const fn plan(&self) -> &Plan {
+    pub const fn plan(&self) -> &LocalClusterPlan {
         &self.plan
     }
 
     /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
-        self.layout.kubeconfig()
+        self.layout.kubeconfig_path()
     }
 
     /// The program of a name beside those of the cluster, for example `kubectl`.
     pub fn program(&self, name: &str) -> PathBuf {
-        self.plan.program(name)
+        self.plan.program_path(name)
     }
 
     /// Every component at this moment.
-    pub async fn status(&self) -> Status {
-        let mut components = Vec::with_capacity(Component::ALL.len());
-        for component in Component::ALL {
+    pub async fn status(&self) -> ClusterStatus {
+        let mut components = Vec::with_capacity(ClusterComponent::ALL.len());
+        for component in ClusterComponent::ALL {
             components.push(self.component_status(component).await);
         }
-        let version = self.api.fetch_json(&format!("{}/version", self.plan.api_server())).await;
-        Status {
+        let version = self.http_client.fetch_json(&format!("{}/version", self.plan.api_server_url())).await;
+        ClusterStatus {
             directory: self.layout.root().to_path_buf(),
             kubeconfig: self.kubeconfig(),
-            api_server: self.plan.api_server(),
+            api_server: self.plan.api_server_url(),
             kubernetes: version.ok().and_then(|it| it["gitVersion"].as_str().map(str::to_owned)),
             components,
         }
     }
 
-    async fn component_status(&self, component: Component) -> ComponentStatus {
+    async fn component_status(&self, component: ClusterComponent) -> ComponentStatus {
         let ports = &self.plan.ports;
         let port = match component {
-            Component::Etcd => Some(ports.etcd),
-            Component::Containerd => None,
-            Component::KubeApiserver => Some(ports.api_server),
-            Component::KubeControllerManager => Some(ports.controller_manager),
-            Component::KubeScheduler => Some(ports.scheduler),
-            Component::Kubelet => Some(ports.kubelet),
+            ClusterComponent::Etcd => Some(ports.etcd),
+            ClusterComponent::Containerd => None,
+            ClusterComponent::KubeApiserver => Some(ports.api_server),
+            ClusterComponent::KubeControllerManager => Some(ports.controller_manager),
+            ClusterComponent::KubeScheduler => Some(ports.scheduler),
+            ClusterComponent::Kubelet => Some(ports.kubelet),
         };
-        let process = processes::running(&self.layout, component);
+        let process = processes::recorded_process(&self.layout, component);
         let health = if process.is_none() {
-            Health::Stopped
+            ComponentHealth::Stopped
         } else {
-            match readiness::probe(self.site(), &self.api, component).await {
-                Ok(()) => Health::Ready,
-                Err(message) => Health::NotReady(message),
+            match readiness::probe_component(self.context(), &self.http_client, component).await {
+                Ok(()) => ComponentHealth::Ready,
+                Err(message) => ComponentHealth::NotReady(message),
             }
         };
         ComponentStatus {
@@ -153,7 +153,7 @@ impl Cluster {
             pid: process.as_ref().map(|it| it.pid),
             port,
             health,
-            memory_bytes: process.as_ref().and_then(Process::memory),
+            memory_bytes: process.as_ref().and_then(RecordedProcess::resident_memory_bytes),
         }
     }
 
@@ -162,12 +162,12 @@ impl Cluster {
     ///
     /// # Errors
     /// If the archive is refused.
-    pub async fn load(&self, archive: &Path) -> Result<String, ClusterError> {
+    pub async fn load_image_archive(&self, archive: &Path) -> Result<String, ClusterError> {
         let address = self.layout.containerd_socket();
         let (address, archive) = (address.to_string_lossy(), archive.to_string_lossy());
         let arguments = ["--address", &address, "--namespace", "k8s.io", "images", "import"];
         let arguments = [&arguments[..], &[&*archive]].concat();
-        run_tool(&self.plan.program("ctr"), &arguments).await
+        run_tool(&self.plan.program_path("ctr"), &arguments).await
     }
 
     /// The key set of the issuer of service account tokens (RFC 7517), as the API server
@@ -176,18 +176,18 @@ impl Cluster {
     /// # Errors
     /// If the API server does not answer.
     pub async fn fetch_service_account_keys(&self) -> Result<Value, ClusterError> {
-        self.api.fetch_json(&format!("{}/openid/v1/jwks", self.plan.api_server())).await
+        self.http_client.fetch_json(&format!("{}/openid/v1/jwks", self.plan.api_server_url())).await
     }
 
     /// Ends one component and waits until it is gone: by itself, or by SIGKILL.
     ///
     /// # Errors
     /// If it does not end.
-    pub async fn stop(&self, component: Component, kill: bool) -> Result<(), ClusterError> {
-        let Some(process) = processes::running(&self.layout, component) else { return Ok(()) };
+    pub async fn stop(&self, component: ClusterComponent, kill: bool) -> Result<(), ClusterError> {
+        let Some(process) = processes::recorded_process(&self.layout, component) else { return Ok(()) };
         if !kill {
-            process.signal(Signal::TERM);
-            if process.ended(GRACE, &*self.clock).await {
+            process.send_signal(Signal::TERM);
+            if process.wait_for_exit(STOP_TIMEOUT, &*self.clock).await {
                 return Ok(());
             }
         }
@@ -199,48 +199,48 @@ impl Cluster {
     ///
     /// # Errors
     /// If it ends or does not become ready.
-    pub async fn start(&self, component: Component) -> Result<(), ClusterError> {
-        let process = match processes::running(&self.layout, component) {
+    pub async fn start(&self, component: ClusterComponent) -> Result<(), ClusterError> {
+        let process = match processes::recorded_process(&self.layout, component) {
             Some(process) => process,
-            None => processes::start(self.site(), component)?,
+            None => processes::start_component(self.context(), component)?,
         };
-        self.wait_ready(component, &process).await
+        self.wait_until_component_ready(component, &process).await
     }
 
-    async fn wait_ready(
+    async fn wait_until_component_ready(
         &self,
-        component: Component,
-        process: &Process,
+        component: ClusterComponent,
+        process: &RecordedProcess,
     ) -> Result<(), ClusterError> {
         let pair = (component, process);
-        readiness::wait_ready(self.site(), &self.api, pair, &*self.clock).await
+        readiness::wait_until_component_ready(self.context(), &self.http_client, pair, &*self.clock).await
     }
 
-    const fn site(&self) -> Site<'_> {
-        Site { plan: &self.plan, layout: &self.layout }
+    const fn context(&self) -> ClusterContext<'_> {
+        ClusterContext { plan: &self.plan, layout: &self.layout }
     }
 }
 
 /// The layout of a directory that need not exist, by its real path: mounts are listed by theirs.
-fn layout_of(directory: &Path) -> Result<Layout, ClusterError> {
+fn resolve_layout(directory: &Path) -> Result<ClusterLayout, ClusterError> {
     let absolute = std::path::absolute(directory).map_err(ClusterError::file("find", directory))?;
     let existing = absolute.ancestors().find(|it| it.exists()).unwrap_or(Path::new("/"));
     let real = existing.canonicalize().map_err(ClusterError::file("find", existing))?;
     let rest = absolute.strip_prefix(existing).unwrap_or(Path::new(""));
     // Joining nothing would append a slash.
     let root = if rest.as_os_str().is_empty() { real } else { real.join(rest) };
-    if root.as_os_str().len() > Layout::LONGEST {
-        return Err(ClusterError::DirectoryTooLong { path: root, limit: Layout::LONGEST });
+    if root.as_os_str().len() > ClusterLayout::MAX_DIRECTORY_LENGTH {
+        return Err(ClusterError::DirectoryTooLong { path: root, limit: ClusterLayout::MAX_DIRECTORY_LENGTH });
     }
-    Ok(Layout::new(root))
+    Ok(ClusterLayout::new(root))
 }
 
-fn load_plan(layout: &Layout) -> Result<Option<Plan>, ClusterError> {
-    let path = layout.plan();
+fn load_plan(layout: &ClusterLayout) -> Result<Option<LocalClusterPlan>, ClusterError> {
+    let path = layout.plan_file();
     match fs::read(&path) {
         Ok(text) => serde_json::from_slice(&text)
             .map(Some)
-            .map_err(|source| ClusterError::Record { path, what: "the plan of a cluster", source }),
+            .map_err(|source| ClusterError::InvalidRecord { path, what: "the plan of a cluster", source }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(ClusterError::File { action: "read", path, source }),
     }
@@ -248,10 +248,10 @@ fn load_plan(layout: &Layout) -> Result<Option<Plan>, ClusterError> {
 
 /// Whether a directory is ours to change: its lock says so, or there is nothing to lose. A file
 /// that is only called so is not enough, since everything else here is unmounted and removed.
-fn is_ours(layout: &Layout) -> bool {
-    let lock = layout.lock();
+fn is_cluster_directory(layout: &ClusterLayout) -> bool {
+    let lock = layout.lock_file();
     let is_file = fs::symlink_metadata(&lock).is_ok_and(|it| it.is_file());
-    if is_file && fs::read(&lock).is_ok_and(|content| content == CLAIM) {
+    if is_file && fs::read(&lock).is_ok_and(|content| content == LOCK_CONTENT) {
         return true;
     }
     // Who was killed between making the lock and writing into it has made nothing else.
@@ -264,18 +264,18 @@ fn is_ours(layout: &Layout) -> bool {
 }
 
 /// Keeps others from changing the cluster, until it is dropped or the process dies.
-fn lock(layout: &Layout) -> Result<File, ClusterError> {
-    let path = layout.lock();
+fn lock_cluster(layout: &ClusterLayout) -> Result<File, ClusterError> {
+    let path = layout.lock_file();
     let mut options = File::options();
     // Another process may hold it: it is not emptied.
     options.write(true).create(true).truncate(false);
     let mut file = options.open(&path).map_err(ClusterError::file("create", &path))?;
     match file.try_lock() {
         Ok(()) => {
-            file.write_all(CLAIM).map_err(ClusterError::file("write", &path))?;
+            file.write_all(LOCK_CONTENT).map_err(ClusterError::file("write", &path))?;
             Ok(file)
         }
-        Err(TryLockError::WouldBlock) => Err(ClusterError::Busy(layout.root().to_path_buf())),
+        Err(TryLockError::WouldBlock) => Err(ClusterError::Locked(layout.root().to_path_buf())),
         Err(TryLockError::Error(source)) => {
             Err(ClusterError::File { action: "lock", path, source })
         }
@@ -289,34 +289,34 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_directory_of_somebody_else_is_left_as_it_is() {
+    async fn directory_without_cluster_lock_is_left_unchanged() {
         // As those of package managers, and one that only borrows our name.
         for name in ["lock", "lanyard-cluster.lock"] {
             let directory = tempfile::tempdir().expect("there is room");
             fs::write(directory.path().join(name), "").expect("it is writable");
             fs::write(directory.path().join("status"), "precious").expect("it is writable");
-            let refused = Cluster::down(directory.path(), SystemClock::shared()).await;
-            assert!(matches!(refused, Err(ClusterError::ForeignDirectory(_))), "{refused:?}");
+            let refused = LocalCluster::down(directory.path(), SystemClock::shared()).await;
+            assert!(matches!(refused, Err(ClusterError::NotAClusterDirectory(_))), "{refused:?}");
             let kept = fs::read_to_string(directory.path().join("status"));
             assert_eq!(kept.expect("it is there"), "precious");
         }
     }
 
     #[test]
-    fn a_directory_is_ours_by_what_its_lock_says_or_by_holding_nothing() {
+    fn cluster_directory_has_lock_content_or_is_empty() {
         let directory = tempfile::tempdir().expect("there is room");
-        let layout = layout_of(directory.path()).expect("it is short");
-        assert!(is_ours(&layout), "an empty one");
-        fs::write(layout.lock(), "").expect("it is writable");
-        assert!(is_ours(&layout), "a start that was killed at once");
-        drop(lock(&layout).expect("nobody holds it"));
-        fs::write(layout.plan(), "{}").expect("it is writable");
-        assert!(is_ours(&layout));
-        drop(lock(&layout).expect("nobody holds it"));
-        assert!(is_ours(&layout), "it can be locked again");
-        let held = lock(&layout).expect("nobody holds it");
-        assert!(matches!(lock(&layout), Err(ClusterError::Busy(_))));
-        assert!(is_ours(&layout), "who waits takes nothing from who holds it");
+        let layout = resolve_layout(directory.path()).expect("it is short");
+        assert!(is_cluster_directory(&layout), "an empty one");
+        fs::write(layout.lock_file(), "").expect("it is writable");
+        assert!(is_cluster_directory(&layout), "a start that was killed at once");
+        drop(lock_cluster(&layout).expect("nobody holds it"));
+        fs::write(layout.plan_file(), "{}").expect("it is writable");
+        assert!(is_cluster_directory(&layout));
+        drop(lock_cluster(&layout).expect("nobody holds it"));
+        assert!(is_cluster_directory(&layout), "it can be locked again");
+        let held = lock_cluster(&layout).expect("nobody holds it");
+        assert!(matches!(lock_cluster(&layout), Err(ClusterError::Locked(_))));
+        assert!(is_cluster_directory(&layout), "who waits takes nothing from who holds it");
         drop(held);
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A process of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Component {
+pub enum ClusterComponent {
     /// Keeps the objects.
     Etcd,
     /// Runs containers.
@@ -22,7 +22,7 @@ pub enum Component {
     Kubelet,
 }
 
-impl Component {
+impl ClusterComponent {
     /// Every component, in the order of the start; they stop the other way round.
     pub const ALL: [Self; 6] = [
         Self::Etcd,
@@ -46,7 +46,7 @@ impl Component {
     }
 }
 
-impl fmt::Display for Component {
+impl fmt::Display for ClusterComponent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }

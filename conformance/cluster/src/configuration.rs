@@ -5,21 +5,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::identity::Credential;
-use crate::plan::{Plan, Site};
+use crate::certificates::CertificateWithKey;
+use crate::plan::{LocalClusterPlan, ClusterContext};
 
 /// The image that holds the namespaces of a pod. It is imported from `images/` at the start.
 const PAUSE_IMAGE: &str = "localhost/lanyard/pause:1";
 
 /// File names in the directory of configurations.
-pub(crate) const CONTAINERD: &str = "containerd.toml";
-pub(crate) const KUBELET: &str = "kubelet.json";
-pub(crate) const NETWORK: &str = "cni/10-pods.conflist";
+pub(crate) const CONTAINERD_FILE: &str = "containerd.toml";
+pub(crate) const KUBELET_FILE: &str = "kubelet.json";
+pub(crate) const CNI_FILE: &str = "cni/10-pods.conflist";
 
 /// containerd's configuration, in the second version of its format, which 1.x reads and 2.x
 /// migrates.
-pub(crate) fn containerd(site: Site<'_>) -> String {
-    let Site { plan, layout } = site;
+pub(crate) fn containerd_config(site: ClusterContext<'_>) -> String {
+    let ClusterContext { plan, layout } = site;
     // A TOML basic string has the escapes of a JSON string.
     let quoted = |path: std::path::PathBuf| Value::from(path.to_string_lossy()).to_string();
     format!(
@@ -63,29 +63,29 @@ SystemdCgroup = false
 bin_dir = {plugins}
 conf_dir = {networks}
 "#,
-        root = quoted(layout.containerd_root()),
-        state = quoted(layout.containerd_state()),
+        root = quoted(layout.containerd_root_directory()),
+        state = quoted(layout.containerd_state_directory()),
         socket = quoted(layout.containerd_socket()),
-        opt = quoted(layout.containerd().join("opt")),
-        runc = quoted(plan.program("runc")),
-        runc_root = quoted(layout.containerd_state().join("runc")),
-        plugins = quoted(plan.program("cni")),
-        networks = quoted(layout.configuration("cni")),
+        opt = quoted(layout.containerd_directory().join("opt")),
+        runc = quoted(plan.program_path("runc")),
+        runc_root = quoted(layout.containerd_state_directory().join("runc")),
+        plugins = quoted(plan.program_path("cni")),
+        networks = quoted(layout.configuration_file("cni")),
     )
 }
 
 /// The network of pods that do not use the host's.
-pub(crate) fn network(site: Site<'_>) -> Value {
+pub(crate) fn cni_config(site: ClusterContext<'_>) -> Value {
     json!({
         "cniVersion": "0.4.0",
-        "name": site.layout.id(),
+        "name": site.layout.cluster_id(),
         "plugins": [{
             "type": "ptp",
             "ipMasq": false,
             "ipam": {
                 "type": "host-local",
                 "dataDir": site.layout.root().join("addresses"),
-                "ranges": [[{"subnet": site.plan.pod_addresses()}]],
+                "ranges": [[{"subnet": site.plan.pod_cidr()}]],
                 "routes": [{"dst": "0.0.0.0/0"}],
             },
         }],
@@ -93,23 +93,23 @@ pub(crate) fn network(site: Site<'_>) -> Value {
 }
 
 /// The kubelet's configuration.
-pub(crate) fn kubelet(site: Site<'_>) -> Value {
-    let Site { plan, layout } = site;
+pub(crate) fn kubelet_config(site: ClusterContext<'_>) -> Value {
+    let ClusterContext { plan, layout } = site;
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": Plan::ADDRESS,
+        "address": LocalClusterPlan::LOOPBACK_ADDRESS,
         "port": plan.ports.kubelet,
-        "healthzBindAddress": Plan::ADDRESS,
+        "healthzBindAddress": LocalClusterPlan::LOOPBACK_ADDRESS,
         "healthzPort": plan.ports.kubelet_health,
         "containerRuntimeEndpoint": format!("unix://{}", layout.containerd_socket().display()),
         "syncFrequency": plan.sync_frequency,
-        "tlsCertFile": layout.identity("serving.crt"),
-        "tlsPrivateKeyFile": layout.identity("serving.key"),
+        "tlsCertFile": layout.certificate_file("serving.crt"),
+        "tlsPrivateKeyFile": layout.certificate_file("serving.key"),
         "authentication": {
             "anonymous": {"enabled": false},
             "webhook": {"enabled": true},
-            "x509": {"clientCAFile": layout.identity("ca.crt")},
+            "x509": {"clientCAFile": layout.certificate_file("ca.crt")},
         },
         "authorization": {"mode": "Webhook"},
         // The machine decides about control groups and swap, not we.
@@ -127,13 +127,13 @@ pub(crate) fn kubelet(site: Site<'_>) -> Value {
         "imageGCLowThresholdPercent": 99,
         "maxPods": 250,
         "serializeImagePulls": false,
-        "podLogsDir": layout.logs().join("pods"),
+        "podLogsDir": layout.log_directory().join("pods"),
         "volumePluginDir": layout.root().join("volume-plugins"),
     })
 }
 
 /// A kubeconfig that needs no other file.
-pub(crate) fn kubeconfig(plan: &Plan, authority: &str, user: &Credential) -> Value {
+pub(crate) fn render_kubeconfig(plan: &LocalClusterPlan, authority: &str, user: &CertificateWithKey) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -141,7 +141,7 @@ pub(crate) fn kubeconfig(plan: &Plan, authority: &str, user: &Credential) -> Val
         "clusters": [{
             "name": "lanyard",
             "cluster": {
-                "server": plan.api_server(),
+                "server": plan.api_server_url(),
                 "certificate-authority-data": STANDARD.encode(authority),
             },
         }],
@@ -162,13 +162,13 @@ pub(crate) fn kubeconfig(plan: &Plan, authority: &str, user: &Credential) -> Val
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::Layout;
+    use crate::layout::ClusterLayout;
     use crate::plan::tests::plan;
 
     #[test]
     fn everything_that_containerd_writes_is_below_the_directory() {
-        let (plan, layout) = (plan(), Layout::new("/c".into()));
-        let text = containerd(Site { plan: &plan, layout: &layout });
+        let (plan, layout) = (plan(), ClusterLayout::new("/c".into()));
+        let text = containerd_config(ClusterContext { plan: &plan, layout: &layout });
         for line in text.lines() {
             let Some((key, value)) = line.split_once(" = \"/") else { continue };
             assert!(
@@ -182,16 +182,16 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_with_quotes_stays_one_string() {
-        let (plan, layout) = (plan(), Layout::new("/c\"\\d".into()));
-        let text = containerd(Site { plan: &plan, layout: &layout });
+    fn directory_with_quotes_is_escaped() {
+        let (plan, layout) = (plan(), ClusterLayout::new("/c\"\\d".into()));
+        let text = containerd_config(ClusterContext { plan: &plan, layout: &layout });
         assert!(text.contains(r#"state = "/c\"\\d/containerd/state""#), "{text}");
     }
 
     #[test]
-    fn the_kubelet_listens_on_loopback_and_knows_its_callers() {
-        let (plan, layout) = (plan(), Layout::new("/c".into()));
-        let kubelet = kubelet(Site { plan: &plan, layout: &layout });
+    fn kubelet_listens_on_loopback_and_authenticates_clients() {
+        let (plan, layout) = (plan(), ClusterLayout::new("/c".into()));
+        let kubelet = kubelet_config(ClusterContext { plan: &plan, layout: &layout });
         assert_eq!(kubelet["address"], "127.0.0.1");
         assert_eq!(kubelet["healthzBindAddress"], "127.0.0.1");
         assert_eq!(kubelet["authentication"]["anonymous"]["enabled"], false);

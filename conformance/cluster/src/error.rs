@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::component::Component;
+use crate::component::ClusterComponent;
 
 /// A cluster did not do what was asked.
 #[derive(Debug, Error)]
@@ -25,13 +25,13 @@ pub enum ClusterError {
     },
     /// The directory holds something else.
     #[error("{} is not empty and holds no cluster", .0.display())]
-    ForeignDirectory(PathBuf),
+    NotAClusterDirectory(PathBuf),
     /// There is no cluster to act on.
     #[error("there is no cluster in {}", .0.display())]
     NoCluster(PathBuf),
     /// A running cluster was planned with other options.
     #[error("the cluster in {} was started with another {option}", path.display())]
-    OtherOptions {
+    ConflictingOptions {
         /// The directory of the cluster.
         path: PathBuf,
         /// The option that differs.
@@ -39,16 +39,16 @@ pub enum ClusterError {
     },
     /// Another process is changing the cluster.
     #[error("another process is changing the cluster in {}", .0.display())]
-    Busy(PathBuf),
+    Locked(PathBuf),
     /// Containers, mounts and control groups need root.
     #[error("a node can only be run by root")]
     NotRoot,
     /// A program of the node is missing.
     #[error("there is no program {}", .0.display())]
-    NoProgram(PathBuf),
+    MissingProgram(PathBuf),
     /// No port was free.
     #[error(transparent)]
-    NoPorts(#[from] lanyard_apiserver::NoPorts),
+    NoFreePorts(#[from] lanyard_apiserver::NoFreePorts),
     /// A file could not be used.
     #[error("could not {action} {}", path.display())]
     File {
@@ -62,7 +62,7 @@ pub enum ClusterError {
     },
     /// A file of the cluster is not what we wrote.
     #[error("{} cannot be read as {what}", path.display())]
-    Record {
+    InvalidRecord {
         /// The file.
         path: PathBuf,
         /// What it should hold.
@@ -73,7 +73,7 @@ pub enum ClusterError {
     },
     /// A key or certificate could not be made.
     #[error("could not make the {what}")]
-    Identity {
+    CreateCertificate {
         /// The certificate or key.
         what: &'static str,
         /// The reason.
@@ -82,18 +82,18 @@ pub enum ClusterError {
     },
     /// A process could not be started.
     #[error("could not start {component}")]
-    Start {
+    StartComponent {
         /// The component.
-        component: Component,
+        component: ClusterComponent,
         /// The system's answer.
         #[source]
         source: io::Error,
     },
     /// A process ended by itself.
     #[error("{component} ended while it was waited for; its last words in {}:\n{last_words}", log.display())]
-    Ended {
+    Exited {
         /// The component.
-        component: Component,
+        component: ClusterComponent,
         /// Its log.
         log: PathBuf,
         /// The end of its log.
@@ -106,7 +106,7 @@ pub enum ClusterError {
     )]
     NotReady {
         /// The component.
-        component: Component,
+        component: ClusterComponent,
         /// How long it was waited for.
         patience: Duration,
         /// What it said last.
@@ -116,7 +116,7 @@ pub enum ClusterError {
     },
     /// A process did not end.
     #[error("{what} with process id {pid} did not end after SIGKILL")]
-    Immortal {
+    StillRunning {
         /// The name of the process.
         what: String,
         /// Its id.
@@ -124,7 +124,7 @@ pub enum ClusterError {
     },
     /// Something of the cluster could not be taken away.
     #[error("{} things of the cluster remain:\n  {}", .0.len(), .0.join("\n  "))]
-    Remains(Vec<String>),
+    LeftoversRemain(Vec<String>),
     /// A command of the node's tools failed.
     #[error("`{command}` ended with {outcome}: {message}")]
     Command {
@@ -137,7 +137,7 @@ pub enum ClusterError {
     },
     /// The client of the API server could not be built.
     #[error("could not build a client of the API server")]
-    Client(#[source] reqwest::Error),
+    BuildClient(#[source] reqwest::Error),
     /// The API server could not be asked.
     #[error("the API server did not answer {path}")]
     Request {
@@ -149,7 +149,7 @@ pub enum ClusterError {
     },
     /// The API server refused.
     #[error("the API server answered {path} with {status}: {message}")]
-    Refused {
+    ErrorResponse {
         /// The path of the request.
         path: String,
         /// The HTTP status.
@@ -164,35 +164,35 @@ impl ClusterError {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::DirectoryTooLong { .. } => "name a shorter one with --dir",
-            Self::ForeignDirectory(_) => "name another one with --dir, or empty it",
+            Self::NotAClusterDirectory(_) => "name another one with --dir, or empty it",
             Self::NoCluster(_) => "start one with `cargo xtask cluster up`",
-            Self::OtherOptions { .. } => {
+            Self::ConflictingOptions { .. } => {
                 "take it down first, leave the option out, or give another --name"
             }
-            Self::Busy(_) => "wait for the other command to end",
+            Self::Locked(_) => "wait for the other command to end",
             Self::NotRoot => "run the command as root, for example with sudo",
-            Self::NoProgram(_) => "install the programs with `cargo xtask tools`",
-            Self::NotReady { .. } | Self::Ended { .. } => {
+            Self::MissingProgram(_) => "install the programs with `cargo xtask tools`",
+            Self::NotReady { .. } | Self::Exited { .. } => {
                 "the log says why; `cargo xtask cluster down` takes the rest away"
             }
-            Self::Remains(_) | Self::Immortal { .. } => {
+            Self::LeftoversRemain(_) | Self::StillRunning { .. } => {
                 "look who uses them (`fuser -vm`, `ps`), then repeat `cargo xtask cluster down`"
             }
-            Self::Record { .. } => "take the cluster down and start it again",
+            Self::InvalidRecord { .. } => "take the cluster down and start it again",
             _ => return None,
         })
     }
 
     /// Whether the call has to change, rather than the machine or the cluster.
-    pub const fn is_usage(&self) -> bool {
+    pub const fn is_usage_error(&self) -> bool {
         matches!(
             self,
             Self::DirectoryTooLong { .. }
-                | Self::ForeignDirectory(_)
+                | Self::NotAClusterDirectory(_)
                 | Self::NoCluster(_)
-                | Self::OtherOptions { .. }
+                | Self::ConflictingOptions { .. }
                 | Self::NotRoot
-                | Self::NoProgram(_)
+                | Self::MissingProgram(_)
         )
     }
 

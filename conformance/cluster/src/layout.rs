@@ -2,19 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::component::Component;
+use crate::component::ClusterComponent;
 
 /// The places of a cluster, and the names that are derived from its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub struct ClusterLayout {
     root: PathBuf,
 }
 
-impl Layout {
+impl ClusterLayout {
     /// The longest directory, in bytes: a socket's name has at most 107 (unix(7)), and the
     /// longest one below is that of a driver's registration, which must fit for names of the
     /// length of `secrets-store.csi.k8s.io`.
-    pub const LONGEST: usize =
+    pub const MAX_DIRECTORY_LENGTH: usize =
         107 - "/kubelet/plugins_registry/secrets-store.csi.k8s.io-reg.sock".len();
 
     /// The layout below a directory, which must be absolute and without symbolic links.
@@ -29,33 +29,33 @@ impl Layout {
 
     /// The kubelet's directory (`--root-dir`): `plugins_registry/`, `plugins/` and `pods/` are
     /// below it.
-    pub fn kubelet(&self) -> PathBuf {
+    pub fn kubelet_directory(&self) -> PathBuf {
         self.root.join("kubelet")
     }
 
     /// The administrator's kubeconfig.
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub fn kubeconfig_path(&self) -> PathBuf {
         self.root.join("kubeconfig")
     }
 
     /// containerd's socket.
     pub fn containerd_socket(&self) -> PathBuf {
-        self.containerd().join("containerd.sock")
+        self.containerd_directory().join("containerd.sock")
     }
 
     /// The log of a component.
-    pub fn log(&self, component: Component) -> PathBuf {
-        self.logs().join(component.name()).with_extension("log")
+    pub fn log_file(&self, component: ClusterComponent) -> PathBuf {
+        self.log_directory().join(component.name()).with_extension("log")
     }
 
     /// The directory of every log; those of pods are below `pods/`.
-    pub fn logs(&self) -> PathBuf {
+    pub fn log_directory(&self) -> PathBuf {
         self.root.join("logs")
     }
 
     /// The name of what cannot be below the directory: the network of pods. It follows the
     /// directory, so that it is known without any record.
-    pub fn id(&self) -> String {
+    pub fn cluster_id(&self) -> String {
         // FNV-1a: no adversary, only a short name.
         let hash = self
             .root
@@ -69,76 +69,76 @@ impl Layout {
     }
 
     /// The mark that every process of the cluster carries in its environment.
-    pub(crate) fn mark(&self) -> (&'static str, &Path) {
-        (MARK, &self.root)
+    pub(crate) fn process_marker(&self) -> (&'static str, &Path) {
+        (MARKER_VARIABLE, &self.root)
     }
 
-    pub(crate) fn plan(&self) -> PathBuf {
+    pub(crate) fn plan_file(&self) -> PathBuf {
         self.root.join("plan.json")
     }
 
     /// The file that is locked while the cluster changes. Its content says whose directory it is:
     /// what stands beside it is removed with the cluster.
-    pub(crate) fn lock(&self) -> PathBuf {
+    pub(crate) fn lock_file(&self) -> PathBuf {
         self.root.join("lanyard-cluster.lock")
     }
 
-    pub(crate) fn process(&self, component: Component) -> PathBuf {
+    pub(crate) fn process_record_file(&self, component: ClusterComponent) -> PathBuf {
         self.root.join("processes").join(component.name()).with_extension("json")
     }
 
-    pub(crate) fn identities(&self) -> PathBuf {
+    pub(crate) fn certificate_directory(&self) -> PathBuf {
         self.root.join("identities")
     }
 
-    pub(crate) fn identity(&self, file: &str) -> PathBuf {
-        self.identities().join(file)
+    pub(crate) fn certificate_file(&self, file: &str) -> PathBuf {
+        self.certificate_directory().join(file)
     }
 
-    pub(crate) fn configuration(&self, file: &str) -> PathBuf {
-        self.configurations().join(file)
+    pub(crate) fn configuration_file(&self, file: &str) -> PathBuf {
+        self.configuration_directory().join(file)
     }
 
-    pub(crate) fn configurations(&self) -> PathBuf {
+    pub(crate) fn configuration_directory(&self) -> PathBuf {
         self.root.join("configuration")
     }
 
-    pub(crate) fn etcd(&self) -> PathBuf {
+    pub(crate) fn etcd_directory(&self) -> PathBuf {
         self.root.join("etcd")
     }
 
-    pub(crate) fn containerd(&self) -> PathBuf {
+    pub(crate) fn containerd_directory(&self) -> PathBuf {
         self.root.join("containerd")
     }
 
-    pub(crate) fn containerd_state(&self) -> PathBuf {
-        self.containerd().join("state")
+    pub(crate) fn containerd_state_directory(&self) -> PathBuf {
+        self.containerd_directory().join("state")
     }
 
-    pub(crate) fn containerd_root(&self) -> PathBuf {
-        self.containerd().join("root")
+    pub(crate) fn containerd_root_directory(&self) -> PathBuf {
+        self.containerd_directory().join("root")
     }
 
     /// Directories that must be there before anything starts.
-    pub(crate) fn directories(&self) -> Vec<PathBuf> {
+    pub(crate) fn required_directories(&self) -> Vec<PathBuf> {
         vec![
-            self.logs(),
-            self.logs().join("pods"),
+            self.log_directory(),
+            self.log_directory().join("pods"),
             self.root.join("processes"),
-            self.identities(),
-            self.configuration("cni"),
-            self.etcd(),
-            self.containerd_root(),
-            self.containerd_state(),
-            self.kubelet(),
+            self.certificate_directory(),
+            self.configuration_file("cni"),
+            self.etcd_directory(),
+            self.containerd_root_directory(),
+            self.containerd_state_directory(),
+            self.kubelet_directory(),
         ]
     }
 }
 
-const MARK: &str = "LANYARD_CLUSTER";
+const MARKER_VARIABLE: &str = "LANYARD_CLUSTER";
 
 /// What the lock holds.
-pub(crate) const CLAIM: &[u8] = b"This directory is a test cluster of lanyard and goes with it.\n";
+pub(crate) const LOCK_CONTENT: &[u8] = b"This directory is a test cluster of lanyard and goes with it.\n";
 
 #[cfg(test)]
 mod tests {
@@ -146,17 +146,17 @@ mod tests {
 
     #[test]
     fn sockets_fit_below_the_longest_directory() {
-        let root = format!("/{}", "x".repeat(Layout::LONGEST - 1));
-        let layout = Layout::new(root.into());
+        let root = format!("/{}", "x".repeat(ClusterLayout::MAX_DIRECTORY_LENGTH - 1));
+        let layout = ClusterLayout::new(root.into());
         let registration =
-            layout.kubelet().join("plugins_registry").join("secrets-store.csi.k8s.io-reg.sock");
+            layout.kubelet_directory().join("plugins_registry").join("secrets-store.csi.k8s.io-reg.sock");
         assert_eq!(registration.as_os_str().len(), 107);
         assert!(layout.containerd_socket().as_os_str().len() <= 107);
     }
 
     #[test]
     fn two_directories_have_two_ids() {
-        let id = |root: &str| Layout::new(root.into()).id();
+        let id = |root: &str| ClusterLayout::new(root.into()).cluster_id();
         assert_ne!(id("/a"), id("/b"));
         assert_eq!(id("/a"), id("/a"));
     }

@@ -12,9 +12,9 @@ use lanyard_clock::Clock;
 use serde::Deserialize;
 
 use crate::error::ClusterError;
-use crate::layout::Layout;
+use crate::layout::ClusterLayout;
 use crate::mounts;
-use crate::processes::{Process, kill_all, name_of};
+use crate::processes::{RecordedProcess, kill_all, process_name};
 
 /// What belongs to the cluster outside its directory. It is found through what is inside, so
 /// look before that is removed.
@@ -23,27 +23,27 @@ pub(crate) struct Leftovers {
     /// The ids of containers, those of pods' sandboxes among them.
     containers: BTreeSet<String>,
     /// Sockets, links and records in shared directories.
-    strays: BTreeSet<PathBuf>,
+    stray_files: BTreeSet<PathBuf>,
 }
 
 impl Leftovers {
     /// Looks, and adds to what was seen before.
-    pub(crate) fn observe(&mut self, layout: &Layout) {
-        let tasks = directories(&tasks(layout));
+    pub(crate) fn scan(&mut self, layout: &ClusterLayout) {
+        let tasks = list_subdirectories(&containerd_task_directory(layout));
         let names = tasks.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
         self.containers.extend(names);
-        self.strays.extend(shim_sockets(&tasks));
-        self.strays.extend(network_results(layout));
-        self.strays.extend(log_links(layout));
+        self.stray_files.extend(shim_sockets(&tasks));
+        self.stray_files.extend(cni_result_files(layout));
+        self.stray_files.extend(log_links(layout));
     }
 
     /// The control groups of the containers, in every hierarchy that has them.
     fn control_groups(&self) -> Result<Vec<PathBuf>, ClusterError> {
-        let hierarchies = hierarchies()?;
+        let hierarchies = cgroup_hierarchies()?;
         Ok(hierarchies
             .iter()
             .flat_map(|hierarchy| {
-                self.containers.iter().map(|id| hierarchy.join(NAMESPACE).join(id))
+                self.containers.iter().map(|id| hierarchy.join(CONTAINERD_NAMESPACE).join(id))
             })
             .filter(|group| group.is_dir())
             .collect())
@@ -52,15 +52,15 @@ impl Leftovers {
     /// Kills every process in the containers.
     pub(crate) async fn kill_containers(&self, clock: &dyn Clock) -> Result<(), ClusterError> {
         // A container can fork while it is being killed.
-        for _ in 0..ROUNDS {
+        for _ in 0..KILL_ATTEMPTS {
             let mut ids = BTreeSet::new();
             for group in self.control_groups()? {
-                collect_processes(&group, &mut ids);
+                collect_cgroup_processes(&group, &mut ids);
             }
-            let processes: Vec<(String, Process)> = ids
+            let processes: Vec<(String, RecordedProcess)> = ids
                 .into_iter()
                 .filter_map(|pid| {
-                    Some((format!("container process {}", name_of(pid)), Process::observe(pid)?))
+                    Some((format!("container process {}", process_name(pid)), RecordedProcess::observe(pid)?))
                 })
                 .collect();
             if processes.is_empty() {
@@ -77,75 +77,75 @@ impl Leftovers {
         clock: &dyn Clock,
     ) -> Result<Vec<PathBuf>, ClusterError> {
         // A group is busy until the last of its dead processes was collected.
-        for _ in 0..GROUP_ROUNDS {
+        for _ in 0..CGROUP_REMOVAL_ATTEMPTS {
             let groups = self.control_groups()?;
             if groups.is_empty() {
                 break;
             }
             for group in &groups {
-                remove_group(group);
+                remove_cgroup(group);
             }
-            clock.sleep(GROUP_PACE).await;
+            clock.sleep(CGROUP_POLL_INTERVAL).await;
         }
         // The parent is every containerd's; it goes when no other has a container.
-        for hierarchy in hierarchies()? {
-            fs::remove_dir(hierarchy.join(NAMESPACE)).unwrap_or_default();
+        for hierarchy in cgroup_hierarchies()? {
+            fs::remove_dir(hierarchy.join(CONTAINERD_NAMESPACE)).unwrap_or_default();
         }
         self.control_groups()
     }
 
     /// Removes strays and the shared directories that are empty without them; returns what
     /// stays.
-    pub(crate) fn remove_strays(&self) -> Vec<PathBuf> {
-        for stray in &self.strays {
+    pub(crate) fn remove_stray_files(&self) -> Vec<PathBuf> {
+        for stray in &self.stray_files {
             fs::remove_file(stray).unwrap_or_default();
         }
-        remove_dead_socket(Path::new(DEVICE_SOCKET));
-        for directory in SHARED {
+        remove_dead_socket(Path::new(DEVICE_PLUGIN_SOCKET));
+        for directory in SHARED_DIRECTORIES {
             // Refused while another cluster has something in it.
             fs::remove_dir(directory).unwrap_or_default();
         }
-        self.strays.iter().filter(|stray| stray.symlink_metadata().is_ok()).cloned().collect()
+        self.stray_files.iter().filter(|stray| stray.symlink_metadata().is_ok()).cloned().collect()
     }
 }
 
-const ROUNDS: usize = 5;
-const GROUP_ROUNDS: usize = 300;
-const GROUP_PACE: Duration = Duration::from_millis(20);
+const KILL_ATTEMPTS: usize = 5;
+const CGROUP_REMOVAL_ATTEMPTS: usize = 300;
+const CGROUP_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The namespace that kubelets use in containerd. Without groups for pods, containerd makes one
 /// for each container below its name.
-const NAMESPACE: &str = "k8s.io";
+const CONTAINERD_NAMESPACE: &str = "k8s.io";
 
 /// Where control groups are mounted.
-fn hierarchies() -> Result<Vec<PathBuf>, ClusterError> {
-    let is_hierarchy = |mount: &mounts::Mount| mount.filesystem.starts_with("cgroup");
-    Ok(mounts::load()?.into_iter().filter(is_hierarchy).map(|mount| mount.point).collect())
+fn cgroup_hierarchies() -> Result<Vec<PathBuf>, ClusterError> {
+    let is_hierarchy = |mount: &mounts::MountInfoEntry| mount.filesystem.starts_with("cgroup");
+    Ok(mounts::load_mounts()?.into_iter().filter(is_hierarchy).map(|mount| mount.mount_point).collect())
 }
 
 /// containerd has a directory for each running container.
-fn tasks(layout: &Layout) -> PathBuf {
-    layout.containerd_state().join("io.containerd.runtime.v2.task").join(NAMESPACE)
+fn containerd_task_directory(layout: &ClusterLayout) -> PathBuf {
+    layout.containerd_state_directory().join("io.containerd.runtime.v2.task").join(CONTAINERD_NAMESPACE)
 }
 
-fn collect_processes(group: &Path, ids: &mut BTreeSet<i32>) {
+fn collect_cgroup_processes(group: &Path, ids: &mut BTreeSet<i32>) {
     // A group may go away while we look.
     let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     ids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
-    for below in directories(group) {
-        collect_processes(&below, ids);
+    for below in list_subdirectories(group) {
+        collect_cgroup_processes(&below, ids);
     }
 }
 
-fn remove_group(group: &Path) {
-    for below in directories(group) {
-        remove_group(&below);
+fn remove_cgroup(group: &Path) {
+    for below in list_subdirectories(group) {
+        remove_cgroup(&below);
     }
     // The files in a group are not ours to remove; what stays is seen by the caller.
     fs::remove_dir(group).unwrap_or_default();
 }
 
-fn directories(directory: &Path) -> Vec<PathBuf> {
+fn list_subdirectories(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter(|it| it.file_type().is_ok_and(|it| it.is_dir())).map(|it| it.path()).collect()
 }
@@ -163,43 +163,43 @@ fn shim_sockets(tasks: &[PathBuf]) -> Vec<PathBuf> {
 const RUNTIME_DIRECTORY: &str = "/run/containerd";
 
 /// The network plugins' library remembers a result for each pod sandbox.
-fn network_results(layout: &Layout) -> Vec<PathBuf> {
+fn cni_result_files(layout: &ClusterLayout) -> Vec<PathBuf> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Remembered {
+    struct CniCacheEntry {
         container_id: String,
     }
-    let sandboxes: BTreeSet<String> = [layout.containerd_state(), layout.containerd_root()]
+    let sandboxes: BTreeSet<String> = [layout.containerd_state_directory(), layout.containerd_root_directory()]
         .iter()
-        .flat_map(|place| directories(&place.join("io.containerd.grpc.v1.cri").join("sandboxes")))
+        .flat_map(|place| list_subdirectories(&place.join("io.containerd.grpc.v1.cri").join("sandboxes")))
         .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
         .collect();
-    files(Path::new("/var/lib/cni/results"))
+    list_files(Path::new("/var/lib/cni/results"))
         .into_iter()
         .filter(|path| {
             fs::read(path)
                 .ok()
-                .and_then(|text| serde_json::from_slice::<Remembered>(&text).ok())
+                .and_then(|text| serde_json::from_slice::<CniCacheEntry>(&text).ok())
                 .is_some_and(|remembered| sandboxes.contains(&remembered.container_id))
         })
         .collect()
 }
 
 /// The kubelet links the log of every container from one directory.
-fn log_links(layout: &Layout) -> Vec<PathBuf> {
-    files(Path::new("/var/log/containers"))
+fn log_links(layout: &ClusterLayout) -> Vec<PathBuf> {
+    list_files(Path::new("/var/log/containers"))
         .into_iter()
         .filter(|path| fs::read_link(path).is_ok_and(|target| target.starts_with(layout.root())))
         .collect()
 }
 
-fn files(directory: &Path) -> Vec<PathBuf> {
+fn list_files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
 
 /// Directories that components make for their strays. They go when nothing is in them.
-const SHARED: [&str; 8] = [
+const SHARED_DIRECTORIES: [&str; 8] = [
     "/run/containerd/s",
     "/run/containerd",
     "/var/lib/cni/results",
@@ -212,7 +212,7 @@ const SHARED: [&str; 8] = [
 
 /// The kubelet's socket for device plugins has one place, whatever its directory; the last
 /// kubelet that started owns it.
-const DEVICE_SOCKET: &str = "/var/lib/kubelet/device-plugins/kubelet.sock";
+const DEVICE_PLUGIN_SOCKET: &str = "/var/lib/kubelet/device-plugins/kubelet.sock";
 
 /// Removes a socket that nobody listens on any more.
 fn remove_dead_socket(path: &Path) {
@@ -227,42 +227,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_container_left_is_found_by_its_directory() {
+    fn container_leftovers_are_found_by_task_directory() {
         let root = tempfile::tempdir().expect("a temporary directory");
-        let layout = Layout::new(root.path().to_path_buf());
+        let layout = ClusterLayout::new(root.path().to_path_buf());
         for (id, address) in [
             ("one", Some("unix:///run/containerd/s/1234\n")),
             // Not where shims put their sockets: nobody may make us remove another file.
             ("two", Some("unix:///etc/passwd")),
             ("three", None),
         ] {
-            let task = tasks(&layout).join(id);
+            let task = containerd_task_directory(&layout).join(id);
             fs::create_dir_all(&task).expect("writable");
             if let Some(address) = address {
                 fs::write(task.join("address"), address).expect("writable");
             }
         }
         let mut leftovers = Leftovers::default();
-        leftovers.observe(&layout);
+        leftovers.scan(&layout);
         assert!(leftovers.containers.iter().eq(["one", "three", "two"]));
-        assert!(leftovers.strays.iter().eq([Path::new("/run/containerd/s/1234")]));
+        assert!(leftovers.stray_files.iter().eq([Path::new("/run/containerd/s/1234")]));
     }
 
     #[test]
-    fn what_was_seen_once_is_not_forgotten() {
+    fn later_scans_keep_earlier_leftovers() {
         let root = tempfile::tempdir().expect("a temporary directory");
-        let layout = Layout::new(root.path().to_path_buf());
-        let task = tasks(&layout).join("one");
+        let layout = ClusterLayout::new(root.path().to_path_buf());
+        let task = containerd_task_directory(&layout).join("one");
         fs::create_dir_all(&task).expect("writable");
         let mut leftovers = Leftovers::default();
-        leftovers.observe(&layout);
+        leftovers.scan(&layout);
         fs::remove_dir_all(task).expect("it was there");
-        leftovers.observe(&layout);
+        leftovers.scan(&layout);
         assert!(leftovers.containers.contains("one"));
     }
 
     #[test]
-    fn a_socket_goes_only_when_nobody_listens() {
+    fn socket_is_removed_only_without_listener() {
         let root = tempfile::tempdir().expect("a temporary directory");
         let path = root.path().join("socket");
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("it is free");

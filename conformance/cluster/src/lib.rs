@@ -24,13 +24,13 @@
 //! # }
 //! ```
 
-mod api;
+mod http_client;
 mod cluster;
 mod component;
 mod configuration;
 mod error;
-mod identity;
-mod launch;
+mod certificates;
+mod component_command;
 mod layout;
 mod leftovers;
 mod mounts;
@@ -40,14 +40,14 @@ mod processes;
 mod readiness;
 mod status;
 
-pub use cluster::{Cluster, Outcome};
-pub use component::Component;
+pub use cluster::{LocalCluster, ClusterStartOutcome};
+pub use component::ClusterComponent;
 pub use error::ClusterError;
 pub use lanyard_apiserver::{
-    ControlPlane, ControlPlaneError, ControlPlaneOptions, NoPorts, SharedControlPlane, StoreAccess,
+    ControlPlane, ControlPlaneError, ControlPlaneOptions, NoFreePorts, SharedControlPlane, EtcdAccess,
     choose_ports,
 };
-pub use layout::Layout;
-pub use plan::{Options, Plan};
-pub use ports::Ports;
-pub use status::{ComponentStatus, Health, Status};
+pub use layout::ClusterLayout;
+pub use plan::{Options, LocalClusterPlan};
+pub use ports::ClusterPorts;
+pub use status::{ComponentStatus, ComponentHealth, ClusterStatus};

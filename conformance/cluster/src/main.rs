@@ -9,30 +9,30 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use comfy_table::{Table, presets};
 use lanyard_clock::SystemClock;
-use lanyard_cluster::{Cluster, ClusterError, Health, Options, Status};
+use lanyard_cluster::{LocalCluster, ClusterError, ComponentHealth, Options, ClusterStatus};
 
 /// A real one-node Kubernetes cluster on loopback
 #[derive(Debug, Parser)]
 #[command(version)]
-struct Arguments {
+struct ClusterArgs {
     /// The directory that holds everything of the cluster
     #[arg(long, value_name = "DIR", global = true, default_value = "cluster")]
     dir: PathBuf,
     #[command(subcommand)]
-    command: Command,
+    command: ClusterCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ClusterCommand {
     /// Start the cluster, or what is missing of it, and wait until pods can run
-    Up(Up),
+    Up(UpArgs),
     /// Take the cluster away, whatever state it is in
     Down,
     /// Show every component
     Status {
         /// The form of the answer
         #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-        output: Format,
+        output: StatusFormat,
     },
     /// Import image archives into the node
     Load {
@@ -47,7 +47,7 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
-struct Up {
+struct UpArgs {
     /// The directory of the programs
     #[arg(long, value_name = "DIR")]
     programs: PathBuf,
@@ -63,29 +63,29 @@ struct Up {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
+enum StatusFormat {
     Table,
     Json,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
+    match run(ClusterArgs::parse()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            complain(&error);
-            if error.is_usage() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            print_error(&error);
+            if error.is_usage_error() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
 
 /// Runs a command; the answer is whether the cluster is as it should be.
-async fn run(arguments: Arguments) -> Result<bool, ClusterError> {
+async fn run(arguments: ClusterArgs) -> Result<bool, ClusterError> {
     let clock = SystemClock::shared();
     let directory = arguments.dir;
     match arguments.command {
-        Command::Up(up) => {
+        ClusterCommand::Up(up) => {
             let options = Options {
                 directory,
                 programs: up.programs,
@@ -93,48 +93,48 @@ async fn run(arguments: Arguments) -> Result<bool, ClusterError> {
                 service_account_issuer: up.service_account_issuer,
                 service_account_key: up.service_account_key,
             };
-            let (cluster, outcome) = Cluster::up_with_outcome(options, clock).await?;
+            let (cluster, outcome) = LocalCluster::up_with_outcome(options, clock).await?;
             let status = cluster.status().await;
             let seconds = outcome.elapsed.as_secs_f64();
-            say(&if outcome.started.is_empty() {
+            print_output(&if outcome.started.is_empty() {
                 format!("{} is up already", status.directory.display())
             } else {
                 format!("{} is up after {seconds:.1} s", status.directory.display())
             });
-            say(&table(&status));
-            say(&format!("export KUBECONFIG={}", status.kubeconfig.display()));
+            print_output(&status_table(&status));
+            print_output(&format!("export KUBECONFIG={}", status.kubeconfig.display()));
         }
-        Command::Down => {
-            let existed = Cluster::down(&directory, clock).await?;
-            say(if existed { "the cluster is gone" } else { "there was no cluster" });
+        ClusterCommand::Down => {
+            let existed = LocalCluster::down(&directory, clock).await?;
+            print_output(if existed { "the cluster is gone" } else { "there was no cluster" });
         }
-        Command::Status { output } => {
-            let status = Cluster::open(&directory, clock)?.status().await;
-            say(&match output {
-                Format::Table => table(&status),
-                Format::Json => json(&serde_json::json!(status)),
+        ClusterCommand::Status { output } => {
+            let status = LocalCluster::open(&directory, clock)?.status().await;
+            print_output(&match output {
+                StatusFormat::Table => status_table(&status),
+                StatusFormat::Json => pretty_json(&serde_json::json!(status)),
             });
             return Ok(status.is_ready());
         }
-        Command::Load { archives } => {
-            let cluster = Cluster::open(&directory, clock)?;
+        ClusterCommand::Load { archives } => {
+            let cluster = LocalCluster::open(&directory, clock)?;
             for archive in archives {
-                say(cluster.load(&archive).await?.trim_end());
+                print_output(cluster.load_image_archive(&archive).await?.trim_end());
             }
         }
-        Command::Kubeconfig => {
-            let cluster = Cluster::open(&directory, clock)?;
-            say(&cluster.kubeconfig().display().to_string());
+        ClusterCommand::Kubeconfig => {
+            let cluster = LocalCluster::open(&directory, clock)?;
+            print_output(&cluster.kubeconfig().display().to_string());
         }
-        Command::Keys => {
-            let cluster = Cluster::open(&directory, clock)?;
-            say(&json(&cluster.fetch_service_account_keys().await?));
+        ClusterCommand::Keys => {
+            let cluster = LocalCluster::open(&directory, clock)?;
+            print_output(&pretty_json(&cluster.fetch_service_account_keys().await?));
         }
     }
     Ok(true)
 }
 
-fn table(status: &Status) -> String {
+fn status_table(status: &ClusterStatus) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["COMPONENT", "PID", "PORT", "HEALTH", "MEMORY"]);
@@ -145,9 +145,9 @@ fn table(status: &Status) -> String {
             number(it.pid.map(|pid| pid.to_string())),
             number(it.port.map(|port| port.to_string())),
             match &it.health {
-                Health::Ready => "ready".to_owned(),
-                Health::NotReady(message) => format!("not ready: {message}"),
-                Health::Stopped => "stopped".to_owned(),
+                ComponentHealth::Ready => "ready".to_owned(),
+                ComponentHealth::NotReady(message) => format!("not ready: {message}"),
+                ComponentHealth::Stopped => "stopped".to_owned(),
             },
             number(it.memory_bytes.map(mebibytes)),
         ]);
@@ -161,16 +161,16 @@ fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes / (1024 * 1024))
 }
 
-fn json(value: &serde_json::Value) -> String {
+fn pretty_json(value: &serde_json::Value) -> String {
     format!("{value:#}")
 }
 
 /// Writes to a reader that may have gone away (`| head`).
-fn say(text: &str) {
+fn print_output(text: &str) {
     writeln!(io::stdout().lock(), "{text}").unwrap_or_default();
 }
 
-fn complain(error: &ClusterError) {
+fn print_error(error: &ClusterError) {
     let mut text = format!("error: {error}");
     let mut source = error.source();
     while let Some(cause) = source {

@@ -9,28 +9,28 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use crate::error::ClusterError;
 
-const TABLE: &str = "/proc/self/mountinfo";
+const MOUNTINFO_PATH: &str = "/proc/self/mountinfo";
 
 /// A line of the table of mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mount {
-    pub(crate) point: PathBuf,
+pub(crate) struct MountInfoEntry {
+    pub(crate) mount_point: PathBuf,
     pub(crate) filesystem: String,
 }
 
 /// Every mount, in the order of mounting.
-pub(crate) fn load() -> Result<Vec<Mount>, ClusterError> {
-    let path = Path::new(TABLE);
+pub(crate) fn load_mounts() -> Result<Vec<MountInfoEntry>, ClusterError> {
+    let path = Path::new(MOUNTINFO_PATH);
     let table = fs::read(path).map_err(ClusterError::file("read", path))?;
-    Ok(parse(&table))
+    Ok(parse_mountinfo(&table))
 }
 
 /// Mount points at or below a directory, the last mounted first.
-pub(crate) fn below(mounts: &[Mount], directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn mount_points_below(mounts: &[MountInfoEntry], directory: &Path) -> Vec<PathBuf> {
     let mut points: Vec<PathBuf> = mounts
         .iter()
-        .filter(|mount| mount.point.starts_with(directory))
-        .map(|mount| mount.point.clone())
+        .filter(|mount| mount.mount_point.starts_with(directory))
+        .map(|mount| mount.mount_point.clone())
         .collect();
     points.reverse();
     points
@@ -42,8 +42,8 @@ pub(crate) fn below(mounts: &[Mount], directory: &Path) -> Vec<PathBuf> {
 /// its last user.
 pub(crate) fn unmount_below(directory: &Path) -> Result<Vec<PathBuf>, ClusterError> {
     // Unmounting can uncover mounts that were copied from a peer, so look again.
-    for _ in 0..ROUNDS {
-        let points = below(&load()?, directory);
+    for _ in 0..UNMOUNT_ATTEMPTS {
+        let points = mount_points_below(&load_mounts()?, directory);
         if points.is_empty() {
             return Ok(Vec::new());
         }
@@ -54,28 +54,28 @@ pub(crate) fn unmount_below(directory: &Path) -> Result<Vec<PathBuf>, ClusterErr
             }
         }
     }
-    Ok(below(&load()?, directory))
+    Ok(mount_points_below(&load_mounts()?, directory))
 }
 
-const ROUNDS: usize = 5;
+const UNMOUNT_ATTEMPTS: usize = 5;
 
 /// Reads the table of mounts (proc(5), `mountinfo`).
-fn parse(table: &[u8]) -> Vec<Mount> {
+fn parse_mountinfo(table: &[u8]) -> Vec<MountInfoEntry> {
     table
         .split(|byte| *byte == b'\n')
         .filter_map(|line| {
             let mut fields = line.split(|byte| *byte == b' ');
-            let point = unescape(fields.nth(4)?);
+            let point = unescape_octal(fields.nth(4)?);
             // Optional fields end with a hyphen, the type follows.
             let filesystem = fields.skip_while(|field| *field != b"-").nth(1)?;
             let filesystem = String::from_utf8_lossy(filesystem).into_owned();
-            Some(Mount { point, filesystem })
+            Some(MountInfoEntry { mount_point: point, filesystem })
         })
         .collect()
 }
 
 /// Blanks, tabs, newlines and backslashes stand as three octal digits.
-fn unescape(field: &[u8]) -> PathBuf {
+fn unescape_octal(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, after)) = rest.split_first() {
@@ -105,25 +105,25 @@ mod tests {
         33 22 0:8 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
 
     #[test]
-    fn mounts_below_a_directory_come_last_first_and_whole() {
-        let mounts = parse(SAMPLE);
+    fn mount_points_below_are_in_reverse_mount_order() {
+        let mounts = parse_mountinfo(SAMPLE);
         let expected = [PathBuf::from("/c/kubelet/pods/a b"), PathBuf::from("/c/kubelet")];
-        assert_eq!(below(&mounts, Path::new("/c")), expected);
-        assert!(below(&mounts, Path::new("/c/kube")).is_empty());
+        assert_eq!(mount_points_below(&mounts, Path::new("/c")), expected);
+        assert!(mount_points_below(&mounts, Path::new("/c/kube")).is_empty());
     }
 
     #[test]
     fn the_type_is_found_behind_any_number_of_optional_fields() {
-        let types: Vec<_> = parse(SAMPLE).into_iter().map(|mount| mount.filesystem).collect();
+        let types: Vec<_> = parse_mountinfo(SAMPLE).into_iter().map(|mount| mount.filesystem).collect();
         assert_eq!(types, ["ext4", "ext4", "tmpfs", "tmpfs", "cgroup"]);
     }
 
     #[test]
-    fn only_whole_escapes_are_read() {
+    fn incomplete_octal_escapes_stay_unchanged() {
         for (field, expected) in
             [(r"a\040b", "a b"), (r"a\134040", r"a\040"), (r"a\04", r"a\04"), (r"a\999", r"a\999")]
         {
-            assert_eq!(unescape(field.as_bytes()), Path::new(expected), "{field}");
+            assert_eq!(unescape_octal(field.as_bytes()), Path::new(expected), "{field}");
         }
     }
 }

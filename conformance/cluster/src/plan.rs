@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::layout::Layout;
-use crate::ports::Ports;
+use crate::layout::ClusterLayout;
+use crate::ports::ClusterPorts;
 
 /// What the caller wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Options {
 
 /// What a cluster is, from its start to its end. It stands in `plan.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct LocalClusterPlan {
     /// The directory of the programs.
     pub programs: PathBuf,
     /// The kubelet's `syncFrequency`.
@@ -49,21 +49,21 @@ pub struct Plan {
     /// Where the caller's key of service account tokens was read, if there was one.
     pub service_account_key: Option<PathBuf>,
     /// The ports on the loopback address.
-    pub ports: Ports,
+    pub ports: ClusterPorts,
 }
 
-impl Plan {
+impl LocalClusterPlan {
     /// The name of the node. Under another name the API server would ask DNS for the kubelet.
-    pub const NODE: &str = "localhost";
+    pub const NODE_NAME: &str = "localhost";
     /// The address that everything listens on.
-    pub const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    pub const LOOPBACK_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     /// The addresses of services. Nothing routes them: there is no kube-proxy.
-    pub(crate) const SERVICES: &str = "10.0.0.0/24";
+    pub(crate) const SERVICE_CIDR: &str = "10.0.0.0/24";
     /// The first of them, which is the API server's.
-    pub(crate) const FIRST_SERVICE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    pub(crate) const API_SERVER_SERVICE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
     /// The plan for options and ports.
-    pub(crate) fn new(options: &Options, ports: Ports) -> Self {
+    pub(crate) fn new(options: &Options, ports: ClusterPorts) -> Self {
         Self {
             programs: options.programs.clone(),
             sync_frequency: options.sync_frequency.clone().unwrap_or_else(|| "1m".to_owned()),
@@ -78,7 +78,7 @@ impl Plan {
 
     /// The first option that asks for something else than this plan. An option that is left out
     /// asks for nothing.
-    pub(crate) fn contradiction(&self, options: &Options) -> Option<&'static str> {
+    pub(crate) fn conflicting_option(&self, options: &Options) -> Option<&'static str> {
         let differs = |wanted: &Option<String>, found: &String| {
             wanted.as_ref().is_some_and(|wanted| wanted != found)
         };
@@ -98,28 +98,28 @@ impl Plan {
     }
 
     /// The URL of the API server.
-    pub fn api_server(&self) -> String {
-        format!("https://{}:{}", Self::ADDRESS, self.ports.api_server)
+    pub fn api_server_url(&self) -> String {
+        format!("https://{}:{}", Self::LOOPBACK_ADDRESS, self.ports.api_server)
     }
 
     /// The addresses of pods without host network: a /24 that follows the API server's port, so
     /// that clusters side by side do not share one.
-    pub(crate) fn pod_addresses(&self) -> String {
+    pub(crate) fn pod_cidr(&self) -> String {
         let [high, low] = self.ports.api_server.to_be_bytes();
         format!("10.{high}.{low}.0/24")
     }
 
     /// The program of a name.
-    pub fn program(&self, name: &str) -> PathBuf {
+    pub fn program_path(&self, name: &str) -> PathBuf {
         self.programs.join(name)
     }
 }
 
 /// A plan and where it is carried out: what the pure rooms decide from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Site<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) layout: &'a Layout,
+pub(crate) struct ClusterContext<'a> {
+    pub(crate) plan: &'a LocalClusterPlan,
+    pub(crate) layout: &'a ClusterLayout,
 }
 
 #[cfg(test)]
@@ -134,24 +134,24 @@ pub(crate) mod tests {
         Options::new("/c".into(), "/programs".into())
     }
 
-    pub(crate) fn plan() -> Plan {
-        Plan::new(
+    pub(crate) fn plan() -> LocalClusterPlan {
+        LocalClusterPlan::new(
             &options(),
-            Ports::from_array([20_001, 20_002, 20_003, 20_004, 20_005, 20_006, 20_007]),
+            ClusterPorts::from_array([20_001, 20_002, 20_003, 20_004, 20_005, 20_006, 20_007]),
         )
     }
 
     #[test]
     fn an_option_that_is_left_out_contradicts_nothing() {
         let wanted = Options { sync_frequency: Some("10s".to_owned()), ..options() };
-        let ten = Plan::new(&wanted, plan().ports);
-        assert_eq!(ten.contradiction(&options()), None);
-        assert_eq!(ten.contradiction(&wanted), None);
-        assert_eq!(plan().contradiction(&wanted), Some("--sync-frequency"));
+        let ten = LocalClusterPlan::new(&wanted, plan().ports);
+        assert_eq!(ten.conflicting_option(&options()), None);
+        assert_eq!(ten.conflicting_option(&wanted), None);
+        assert_eq!(plan().conflicting_option(&wanted), Some("--sync-frequency"));
         let other_key = Options { service_account_key: Some("/k".into()), ..options() };
-        assert_eq!(plan().contradiction(&other_key), Some("--service-account-key"));
+        assert_eq!(plan().conflicting_option(&other_key), Some("--service-account-key"));
         let other = Options { programs: "/others".into(), ..options() };
-        assert!(plan().contradiction(&other).is_some());
+        assert!(plan().conflicting_option(&other).is_some());
     }
 
     proptest! {
@@ -162,7 +162,7 @@ pub(crate) mod tests {
                 .map(|port| {
                     let mut plan = plan();
                     plan.ports.api_server = *port;
-                    plan.pod_addresses()
+                    plan.pod_cidr()
                 })
                 .collect();
             prop_assert_eq!(networks.len(), ports.len());
@@ -172,6 +172,6 @@ pub(crate) mod tests {
     #[test]
     fn a_plan_is_read_back_as_it_was_written() {
         let text = serde_json::to_string(&plan()).expect("it is JSON");
-        assert_eq!(serde_json::from_str::<Plan>(&text).expect("it is a plan"), plan());
+        assert_eq!(serde_json::from_str::<LocalClusterPlan>(&text).expect("it is a plan"), plan());
     }
 }

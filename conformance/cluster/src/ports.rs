@@ -7,7 +7,7 @@ use crate::error::ClusterError;
 
 /// The ports of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ports {
+pub struct ClusterPorts {
     /// etcd's clients.
     pub etcd: u16,
     /// etcd's peers, of which there are none.
@@ -24,7 +24,7 @@ pub struct Ports {
     pub kubelet_health: u16,
 }
 
-impl Ports {
+impl ClusterPorts {
     const COUNT: usize = 7;
 
     pub(crate) const fn from_array(ports: [u16; Self::COUNT]) -> Self {

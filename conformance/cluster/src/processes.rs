@@ -17,15 +17,15 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-use crate::component::Component;
+use crate::component::ClusterComponent;
 use crate::error::ClusterError;
-use crate::launch::{Launch, launch};
-use crate::layout::Layout;
-use crate::plan::Site;
+use crate::component_command::{ComponentCommand, component_command};
+use crate::layout::ClusterLayout;
+use crate::plan::ClusterContext;
 
 /// A process that was seen running.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Process {
+pub(crate) struct RecordedProcess {
     pub(crate) pid: i32,
     /// The time of its start, in clock ticks since the boot.
     started: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Process {
     boot: String,
 }
 
-impl Process {
+impl RecordedProcess {
     /// The process of an id, unless there is none or it is dead.
     pub(crate) fn observe(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -50,13 +50,13 @@ impl Process {
     }
 
     /// The memory that it holds, in bytes.
-    pub(crate) fn memory(&self) -> Option<u64> {
+    pub(crate) fn resident_memory_bytes(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
         parse_memory(&status)
     }
 
     /// Sends a signal, unless the process is gone.
-    pub(crate) fn signal(&self, signal: Signal) {
+    pub(crate) fn send_signal(&self, signal: Signal) {
         let Some(pid) = Pid::from_raw(self.pid) else { return };
         // The descriptor holds on to one process; the look after it proves which one.
         if let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty())
@@ -70,46 +70,46 @@ impl Process {
     }
 
     /// Waits for the end.
-    pub(crate) async fn ended(&self, patience: Duration, clock: &dyn Clock) -> bool {
+    pub(crate) async fn wait_for_exit(&self, patience: Duration, clock: &dyn Clock) -> bool {
         let deadline = clock.monotonic() + patience;
         while self.is_alive() {
             if clock.monotonic() >= deadline {
                 return false;
             }
-            clock.sleep(PACE).await;
+            clock.sleep(POLL_INTERVAL).await;
         }
         true
     }
 }
 
 /// How often the end of a process is looked for.
-const PACE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long a process may take to end once it was killed.
-const AFTER_KILL: Duration = Duration::from_secs(15);
+const KILL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Kills processes and waits for their end.
 pub(crate) async fn kill_all(
-    processes: &[(String, Process)],
+    processes: &[(String, RecordedProcess)],
     clock: &dyn Clock,
 ) -> Result<(), ClusterError> {
     for (_, process) in processes {
-        process.signal(Signal::KILL);
+        process.send_signal(Signal::KILL);
     }
     for (what, process) in processes {
-        if !process.ended(AFTER_KILL, clock).await {
-            return Err(ClusterError::Immortal { what: what.clone(), pid: process.pid });
+        if !process.wait_for_exit(KILL_TIMEOUT, clock).await {
+            return Err(ClusterError::StillRunning { what: what.clone(), pid: process.pid });
         }
     }
     Ok(())
 }
 
 /// Starts a component and records it.
-pub(crate) fn start(site: Site<'_>, component: Component) -> Result<Process, ClusterError> {
-    let Launch { program, arguments } = launch(site, component);
+pub(crate) fn start_component(site: ClusterContext<'_>, component: ClusterComponent) -> Result<RecordedProcess, ClusterError> {
+    let ComponentCommand { program, arguments } = component_command(site, component);
     if !program.is_file() {
-        return Err(ClusterError::NoProgram(program));
+        return Err(ClusterError::MissingProgram(program));
     }
-    let log = site.layout.log(component);
+    let log = site.layout.log_file(component);
     let output = File::options()
         .create(true)
         .append(true)
@@ -117,30 +117,30 @@ pub(crate) fn start(site: Site<'_>, component: Component) -> Result<Process, Clu
         .map_err(ClusterError::file("open", &log))?;
     let errors = output.try_clone().map_err(ClusterError::file("open", &log))?;
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(environment(site));
+    command.args(arguments).env_clear().envs(component_environment(site));
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     // Signals of the caller's terminal are not for it.
     command.process_group(0).current_dir(site.layout.root());
-    let mut child = command.spawn().map_err(|source| ClusterError::Start { component, source })?;
+    let mut child = command.spawn().map_err(|source| ClusterError::StartComponent { component, source })?;
     let pid = i32::try_from(child.id()).unwrap_or_default();
     // While we live we collect its status, so that it does not stay a zombie.
     std::thread::spawn(move || child.wait());
-    let process = Process::observe(pid).ok_or_else(|| ended(site.layout, component))?;
-    record(site.layout, component, &process)?;
+    let process = RecordedProcess::observe(pid).ok_or_else(|| exited_error(site.layout, component))?;
+    record_process(site.layout, component, &process)?;
     Ok(process)
 }
 
 /// What a component is told by its environment.
-pub(crate) fn environment(site: Site<'_>) -> Vec<(&'static str, OsString)> {
-    let (mark, value) = site.layout.mark();
+pub(crate) fn component_environment(site: ClusterContext<'_>) -> Vec<(&'static str, OsString)> {
+    let (mark, value) = site.layout.process_marker();
     let mut path = site.plan.programs.clone().into_os_string();
     path.push(":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     vec![(mark, value.into()), ("PATH", path), ("HOME", site.layout.root().into())]
 }
 
-fn record(layout: &Layout, component: Component, process: &Process) -> Result<(), ClusterError> {
-    let path = layout.process(component);
-    let text = serde_json::to_vec(process).map_err(|source| ClusterError::Record {
+fn record_process(layout: &ClusterLayout, component: ClusterComponent, process: &RecordedProcess) -> Result<(), ClusterError> {
+    let path = layout.process_record_file(component);
+    let text = serde_json::to_vec(process).map_err(|source| ClusterError::InvalidRecord {
         path: path.clone(),
         what: "a process",
         source,
@@ -149,27 +149,27 @@ fn record(layout: &Layout, component: Component, process: &Process) -> Result<()
 }
 
 /// The process of a component, if it is recorded and alive.
-pub(crate) fn running(layout: &Layout, component: Component) -> Option<Process> {
-    let text = fs::read(layout.process(component)).ok()?;
-    let process: Process = serde_json::from_slice(&text).ok()?;
+pub(crate) fn recorded_process(layout: &ClusterLayout, component: ClusterComponent) -> Option<RecordedProcess> {
+    let text = fs::read(layout.process_record_file(component)).ok()?;
+    let process: RecordedProcess = serde_json::from_slice(&text).ok()?;
     process.is_alive().then_some(process)
 }
 
 /// The error for a component that ended by itself.
-pub(crate) fn ended(layout: &Layout, component: Component) -> ClusterError {
-    let log = layout.log(component);
+pub(crate) fn exited_error(layout: &ClusterLayout, component: ClusterComponent) -> ClusterError {
+    let log = layout.log_file(component);
     let text = fs::read(&log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    let last_words = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
-    ClusterError::Ended { component, log, last_words }
+    let last_words = lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n");
+    ClusterError::Exited { component, log, last_words }
 }
 
-const LAST_LINES: usize = 8;
+const LOG_TAIL_LINES: usize = 8;
 
 /// Every process that carries the mark of a cluster, with its name.
-pub(crate) fn marked(layout: &Layout) -> Vec<(String, Process)> {
-    let (name, value) = layout.mark();
+pub(crate) fn marked_processes(layout: &ClusterLayout) -> Vec<(String, RecordedProcess)> {
+    let (name, value) = layout.process_marker();
     let mut wanted = OsString::from(name);
     wanted.push("=");
     wanted.push(value);
@@ -181,12 +181,12 @@ pub(crate) fn marked(layout: &Layout) -> Vec<(String, Process)> {
             fs::read(format!("/proc/{pid}/environ"))
                 .is_ok_and(|environment| has_variable(&environment, wanted.as_encoded_bytes()))
         })
-        .filter_map(|pid| Some((name_of(pid), Process::observe(pid)?)))
+        .filter_map(|pid| Some((process_name(pid), RecordedProcess::observe(pid)?)))
         .collect()
 }
 
 /// The name of a process, for people.
-pub(crate) fn name_of(pid: i32) -> String {
+pub(crate) fn process_name(pid: i32) -> String {
     let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_else(|_| PathBuf::from("?"));
     program.file_name().map_or_else(|| "?".to_owned(), |it| it.to_string_lossy().into_owned())
 }
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stat_line_is_read_past_any_name() {
+    fn stat_line_is_parsed_with_any_program_name() {
         let line = |name: &str| {
             format!("7 ({name}) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9")
         };
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_whole_variable_is_the_mark() {
+    fn only_the_exact_marker_variable_matches() {
         let environment = b"PATH=/bin\0LANYARD_CLUSTER=/c/one\0";
         assert!(has_variable(environment, b"LANYARD_CLUSTER=/c/one"));
         assert!(!has_variable(environment, b"LANYARD_CLUSTER=/c"));
@@ -259,25 +259,25 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_the_same_id_and_another_start_is_another_one() {
-        let ours = Process::observe(std::process::id().try_into().expect("an id"))
+    fn process_with_reused_pid_is_not_alive() {
+        let ours = RecordedProcess::observe(std::process::id().try_into().expect("an id"))
             .expect("this very process runs");
         assert!(ours.is_alive());
-        let earlier = Process { started: ours.started - 1, ..ours.clone() };
+        let earlier = RecordedProcess { started: ours.started - 1, ..ours.clone() };
         assert!(!earlier.is_alive());
-        let other_boot = Process { boot: "another".to_owned(), ..ours };
+        let other_boot = RecordedProcess { boot: "another".to_owned(), ..ours };
         assert!(!other_boot.is_alive());
     }
 
     #[test]
-    fn a_dead_process_that_nobody_collected_is_dead() {
+    fn zombie_process_is_not_alive() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("sleep is everywhere");
-        let process = Process::observe(child.id().try_into().expect("an id")).expect("it runs");
-        process.signal(Signal::KILL);
+        let process = RecordedProcess::observe(child.id().try_into().expect("an id")).expect("it runs");
+        process.send_signal(Signal::KILL);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         let clock = lanyard_clock::SystemClock::new();
-        assert!(runtime.block_on(process.ended(Duration::from_secs(10), &clock)));
+        assert!(runtime.block_on(process.wait_for_exit(Duration::from_secs(10), &clock)));
         child.wait().expect("its status is still there");
     }
 }

@@ -5,32 +5,32 @@ use std::time::Duration;
 use lanyard_clock::Clock;
 use serde_json::Value;
 
-use crate::api::Api;
-use crate::component::Component;
+use crate::http_client::ClusterHttpClient;
+use crate::component::ClusterComponent;
 use crate::error::ClusterError;
-use crate::plan::{Plan, Site};
-use crate::processes::{self, Process, run_tool};
+use crate::plan::{LocalClusterPlan, ClusterContext};
+use crate::processes::{self, RecordedProcess, run_tool};
 
 /// How often a component is asked.
-const PACE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A component needs seconds; a machine that builds at the same time makes it minutes.
-const PATIENCE: Duration = Duration::from_mins(2);
+const READY_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Why a component is not ready, in its own words.
-type NotYet = String;
+type NotReadyReason = String;
 
 /// Asks a component once.
-pub(crate) async fn probe(site: Site<'_>, api: &Api, component: Component) -> Result<(), NotYet> {
+pub(crate) async fn probe_component(site: ClusterContext<'_>, api: &ClusterHttpClient, component: ClusterComponent) -> Result<(), NotReadyReason> {
     let ports = &site.plan.ports;
     let (scheme, port, path) = match component {
-        Component::Containerd => return probe_containerd(site).await,
-        Component::Etcd => ("http", ports.etcd, "/readyz"),
-        Component::KubeApiserver => ("https", ports.api_server, "/readyz"),
-        Component::KubeControllerManager => ("https", ports.controller_manager, "/healthz"),
-        Component::KubeScheduler => ("https", ports.scheduler, "/readyz"),
-        Component::Kubelet => ("http", ports.kubelet_health, "/healthz"),
+        ClusterComponent::Containerd => return probe_containerd(site).await,
+        ClusterComponent::Etcd => ("http", ports.etcd, "/readyz"),
+        ClusterComponent::KubeApiserver => ("https", ports.api_server, "/readyz"),
+        ClusterComponent::KubeControllerManager => ("https", ports.controller_manager, "/healthz"),
+        ClusterComponent::KubeScheduler => ("https", ports.scheduler, "/readyz"),
+        ClusterComponent::Kubelet => ("http", ports.kubelet_health, "/healthz"),
     };
-    let url = format!("{scheme}://{}:{port}{path}", Plan::ADDRESS);
+    let url = format!("{scheme}://{}:{port}{path}", LocalClusterPlan::LOOPBACK_ADDRESS);
     match api.fetch(&url).await {
         Ok((200, text)) if text.trim() == "ok" || text.starts_with("ok\n") => Ok(()),
         Ok((status, text)) => Err(format!("{status}: {}", first_line(&text))),
@@ -38,14 +38,14 @@ pub(crate) async fn probe(site: Site<'_>, api: &Api, component: Component) -> Re
     }
 }
 
-async fn probe_containerd(site: Site<'_>) -> Result<(), NotYet> {
+async fn probe_containerd(site: ClusterContext<'_>) -> Result<(), NotReadyReason> {
     let socket = site.layout.containerd_socket();
     if !socket.exists() {
         return Err("no socket".to_owned());
     }
     let address = socket.to_string_lossy();
     let arguments = ["--address", &*address, "--connect-timeout", "2s", "version"];
-    run_tool(&site.plan.program("ctr"), &arguments)
+    run_tool(&site.plan.program_path("ctr"), &arguments)
         .await
         .map(drop)
         .map_err(|error| first_line(&error.to_string()).to_owned())
@@ -56,65 +56,65 @@ fn first_line(text: &str) -> &str {
 }
 
 /// Waits until a component is ready, and fails at once when its process ends.
-pub(crate) async fn wait_ready(
-    site: Site<'_>,
-    api: &Api,
-    (component, process): (Component, &Process),
+pub(crate) async fn wait_until_component_ready(
+    site: ClusterContext<'_>,
+    api: &ClusterHttpClient,
+    (component, process): (ClusterComponent, &RecordedProcess),
     clock: &dyn Clock,
 ) -> Result<(), ClusterError> {
-    let deadline = clock.monotonic() + PATIENCE;
+    let deadline = clock.monotonic() + READY_TIMEOUT;
     loop {
-        let Err(last_answer) = probe(site, api, component).await else { return Ok(()) };
+        let Err(last_answer) = probe_component(site, api, component).await else { return Ok(()) };
         if !process.is_alive() {
-            return Err(processes::ended(site.layout, component));
+            return Err(processes::exited_error(site.layout, component));
         }
         if clock.monotonic() >= deadline {
-            return Err(not_ready(site, component, last_answer));
+            return Err(not_ready_error(site, component, last_answer));
         }
-        clock.sleep(PACE).await;
+        clock.sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Waits until pods can be made and run: the node is ready, and the default namespace has what
 /// every pod is given.
-pub(crate) async fn wait_usable(
-    site: Site<'_>,
-    api: &Api,
+pub(crate) async fn wait_until_pods_can_run(
+    site: ClusterContext<'_>,
+    api: &ClusterHttpClient,
     clock: &dyn Clock,
 ) -> Result<(), ClusterError> {
-    let deadline = clock.monotonic() + PATIENCE;
-    let server = site.plan.api_server();
-    let node = format!("{server}/api/v1/nodes/{}", Plan::NODE);
+    let deadline = clock.monotonic() + READY_TIMEOUT;
+    let server = site.plan.api_server_url();
+    let node = format!("{server}/api/v1/nodes/{}", LocalClusterPlan::NODE_NAME);
     let account = format!("{server}/api/v1/namespaces/default/serviceaccounts/default");
     let roots = format!("{server}/api/v1/namespaces/default/configmaps/kube-root-ca.crt");
     loop {
-        let waiting_for = if !api.fetch_json(&node).await.is_ok_and(|it| is_ready(&it)) {
-            (Component::Kubelet, "the node is not ready")
+        let waiting_for = if !api.fetch_json(&node).await.is_ok_and(|it| is_node_ready(&it)) {
+            (ClusterComponent::Kubelet, "the node is not ready")
         } else if api.fetch_json(&account).await.is_err() {
-            (Component::KubeControllerManager, "there is no default service account")
+            (ClusterComponent::KubeControllerManager, "there is no default service account")
         } else if api.fetch_json(&roots).await.is_err() {
-            (Component::KubeControllerManager, "there is no kube-root-ca.crt")
+            (ClusterComponent::KubeControllerManager, "there is no kube-root-ca.crt")
         } else {
             return Ok(());
         };
         let (component, why) = waiting_for;
-        if processes::running(site.layout, component).is_none() {
-            return Err(processes::ended(site.layout, component));
+        if processes::recorded_process(site.layout, component).is_none() {
+            return Err(processes::exited_error(site.layout, component));
         }
         if clock.monotonic() >= deadline {
-            return Err(not_ready(site, component, why.to_owned()));
+            return Err(not_ready_error(site, component, why.to_owned()));
         }
-        clock.sleep(PACE).await;
+        clock.sleep(POLL_INTERVAL).await;
     }
 }
 
-fn not_ready(site: Site<'_>, component: Component, last_answer: String) -> ClusterError {
-    let log = site.layout.log(component);
-    ClusterError::NotReady { component, patience: PATIENCE, last_answer, log }
+fn not_ready_error(site: ClusterContext<'_>, component: ClusterComponent, last_answer: String) -> ClusterError {
+    let log = site.layout.log_file(component);
+    ClusterError::NotReady { component, patience: READY_TIMEOUT, last_answer, log }
 }
 
 /// Whether a Node says that it is ready.
-fn is_ready(node: &Value) -> bool {
+fn is_node_ready(node: &Value) -> bool {
     let conditions = node["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
 }
@@ -133,10 +133,10 @@ mod tests {
                 {"type": kind, "status": status},
             ]}})
         };
-        assert!(is_ready(&node("Ready", "True")));
-        assert!(!is_ready(&node("Ready", "False")));
-        assert!(!is_ready(&node("Ready", "Unknown")));
-        assert!(!is_ready(&node("DiskPressure", "True")));
-        assert!(!is_ready(&json!({})));
+        assert!(is_node_ready(&node("Ready", "True")));
+        assert!(!is_node_ready(&node("Ready", "False")));
+        assert!(!is_node_ready(&node("Ready", "Unknown")));
+        assert!(!is_node_ready(&node("DiskPressure", "True")));
+        assert!(!is_node_ready(&json!({})));
     }
 }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::component::Component;
+use crate::component::ClusterComponent;
 
 /// Every component at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Status {
+pub struct ClusterStatus {
     /// The directory of the cluster.
     pub directory: PathBuf,
     /// The administrator's kubeconfig.
@@ -25,14 +25,14 @@ pub struct Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ComponentStatus {
     /// Which one.
-    pub component: Component,
+    pub component: ClusterComponent,
     /// Its process id, if it runs.
     pub pid: Option<i32>,
     /// The port that its clients use; containerd has a socket instead.
     pub port: Option<u16>,
     /// What it says about itself.
     #[serde(flatten)]
-    pub health: Health,
+    pub health: ComponentHealth,
     /// Resident memory in bytes, if it runs.
     pub memory_bytes: Option<u64>,
 }
@@ -40,7 +40,7 @@ pub struct ComponentStatus {
 /// The health of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "health", content = "message", rename_all = "kebab-case")]
-pub enum Health {
+pub enum ComponentHealth {
     /// It serves.
     Ready,
     /// It runs, and this is its answer.
@@ -49,10 +49,10 @@ pub enum Health {
     Stopped,
 }
 
-impl Status {
+impl ClusterStatus {
     /// Whether every component serves.
     pub fn is_ready(&self) -> bool {
-        self.components.iter().all(|it| it.health == Health::Ready)
+        self.components.iter().all(|it| it.health == ComponentHealth::Ready)
     }
 
     /// The memory of all of them, in bytes.
@@ -65,9 +65,9 @@ impl Status {
 mod tests {
     use super::*;
 
-    fn component(health: Health) -> ComponentStatus {
+    fn component(health: ComponentHealth) -> ComponentStatus {
         ComponentStatus {
-            component: Component::Kubelet,
+            component: ClusterComponent::Kubelet,
             pid: Some(7),
             port: Some(1),
             health,
@@ -77,22 +77,22 @@ mod tests {
 
     #[test]
     fn one_component_that_is_not_ready_makes_the_cluster_not_ready() {
-        let status = |components| Status {
+        let status = |components| ClusterStatus {
             directory: "/c".into(),
             kubeconfig: "/c/kubeconfig".into(),
             api_server: String::new(),
             kubernetes: None,
             components,
         };
-        assert!(status(vec![component(Health::Ready)]).is_ready());
-        let both = status(vec![component(Health::Ready), component(Health::Stopped)]);
+        assert!(status(vec![component(ComponentHealth::Ready)]).is_ready());
+        let both = status(vec![component(ComponentHealth::Ready), component(ComponentHealth::Stopped)]);
         assert!(!both.is_ready());
         assert_eq!(both.memory_bytes(), 2048);
     }
 
     #[test]
-    fn the_document_says_health_and_message_beside_the_rest() {
-        let value = serde_json::to_value(component(Health::NotReady("500: no".to_owned())))
+    fn status_json_has_health_and_message() {
+        let value = serde_json::to_value(component(ComponentHealth::NotReady("500: no".to_owned())))
             .expect("it is JSON");
         assert_eq!(value["health"], "not-ready");
         assert_eq!(value["message"], "500: no");

@@ -6,47 +6,47 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use crate::SetupError;
+use crate::ImageSetupError;
 
-const ADDRESS: &str = "127.0.0.1:53";
+const LISTEN_ADDRESS: &str = "127.0.0.1:53";
 
 /// A server on the port of DNS; it ends with the process.
-pub(crate) struct NameServer {
-    asked: Arc<Mutex<Vec<String>>>,
+pub(crate) struct FakeNameServer {
+    queried_names: Arc<Mutex<Vec<String>>>,
 }
 
-impl NameServer {
-    pub(crate) fn start() -> Result<Self, SetupError> {
-        let socket = UdpSocket::bind(ADDRESS)
-            .map_err(|source| SetupError::Listen { address: ADDRESS, source })?;
+impl FakeNameServer {
+    pub(crate) fn start() -> Result<Self, ImageSetupError> {
+        let socket = UdpSocket::bind(LISTEN_ADDRESS)
+            .map_err(|source| ImageSetupError::Listen { address: LISTEN_ADDRESS, source })?;
         let asked = Arc::new(Mutex::new(Vec::new()));
         let record = Arc::clone(&asked);
         thread::spawn(move || {
             let mut buffer = [0; 512];
             while let Ok((size, from)) = socket.recv_from(&mut buffer) {
-                if let Some((name, reply)) = reply(&buffer[..size]) {
+                if let Some((name, reply)) = build_reply(&buffer[..size]) {
                     record.lock().push(name);
                     // A reply that is lost is asked for again.
                     socket.send_to(&reply, from).unwrap_or_default();
                 }
             }
         });
-        Ok(Self { asked })
+        Ok(Self { queried_names: asked })
     }
 
     /// Takes the names that were asked for so far.
-    pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.asked.lock())
+    pub(crate) fn take_queried_names(&self) -> Vec<String> {
+        std::mem::take(&mut self.queried_names.lock())
     }
 }
 
 /// RFC 1035, section 4.1.1: twelve bytes before the question.
-const HEADER: usize = 12;
+const HEADER_LENGTH: usize = 12;
 const TYPE_A: [u8; 2] = [0, 1];
 
 /// The name in a query, and the reply to it: the loopback address for IPv4, nothing for others.
-fn reply(query: &[u8]) -> Option<(String, Vec<u8>)> {
-    let mut rest = query.get(HEADER..)?;
+fn build_reply(query: &[u8]) -> Option<(String, Vec<u8>)> {
+    let mut rest = query.get(HEADER_LENGTH..)?;
     let mut labels = Vec::new();
     loop {
         let (length, after) = rest.split_first()?;
@@ -65,7 +65,7 @@ fn reply(query: &[u8]) -> Option<(String, Vec<u8>)> {
     let mut reply = query.get(..2)?.to_vec();
     // An answer, authoritative, recursion as wanted; one question and at most one record.
     reply.extend([0x85, 0x80, 0, 1, 0, u8::from(is_address), 0, 0, 0, 0]);
-    reply.extend(query.get(HEADER..end)?);
+    reply.extend(query.get(HEADER_LENGTH..end)?);
     if is_address {
         // The name by reference, type A, class IN, no caching, four bytes.
         reply.extend([0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1]);
@@ -85,8 +85,8 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_loopback_address() {
-        let (name, reply) = reply(&query(1)).expect("a query");
+    fn address_query_returns_loopback() {
+        let (name, reply) = build_reply(&query(1)).expect("a query");
         assert_eq!(name, "login.example");
         assert_eq!(&reply[..2], [0xab, 0xcd], "the id is the query's");
         assert_eq!(&reply[6..8], [0, 1], "one record");
@@ -94,17 +94,17 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_have_no_record() {
-        let (_, reply) = reply(&query(28)).expect("a query");
+    fn other_query_types_return_no_record() {
+        let (_, reply) = build_reply(&query(28)).expect("a query");
         assert_eq!(&reply[6..8], [0, 0]);
         assert_eq!(reply.len(), query(28).len());
     }
 
     #[test]
-    fn what_is_no_whole_query_is_not_answered() {
+    fn malformed_query_gets_no_reply() {
         let whole = query(1);
         for size in 0..whole.len() {
-            assert!(reply(&whole[..size]).is_none(), "{size}");
+            assert!(build_reply(&whole[..size]).is_none(), "{size}");
         }
     }
 }

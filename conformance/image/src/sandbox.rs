@@ -10,44 +10,44 @@ use serde_json::json;
 use tempfile::TempDir;
 
 /// Where the credential document is in the root.
-pub(crate) const CREDENTIAL: &str = "/credential";
+pub(crate) const CREDENTIAL_PATH: &str = "/credential";
 /// Where the public roots are in the image.
-pub(crate) const ROOTS: &str = "etc/ssl/certs/ca-certificates.crt";
-const PRIVATE_AUTHORITY: &str = "/private-authority.pem";
+pub(crate) const CA_BUNDLE_PATH: &str = "etc/ssl/certs/ca-certificates.crt";
+const PRIVATE_CA_PATH: &str = "/private-authority.pem";
 
 /// A root of one case; it goes when this is dropped.
-pub(crate) struct Sandbox(TempDir);
+pub(crate) struct ContainerSandbox(TempDir);
 
-impl Sandbox {
+impl ContainerSandbox {
     /// Copies the image's files, with the bundle of roots replaced by one whose key we have.
-    pub(crate) fn make(image: &Path, public: &str, client_secret: &str) -> io::Result<Self> {
+    pub(crate) fn create(image: &Path, public: &str, client_secret: &str) -> io::Result<Self> {
         let root = tempfile::tempdir()?;
-        copy(image, root.path())?;
-        let bundle = root.path().join(ROOTS);
+        copy_directory(image, root.path())?;
+        let bundle = root.path().join(CA_BUNDLE_PATH);
         if !bundle.is_file() || root.path().join("etc/hosts").exists() {
             return Err(io::Error::other("the image has no roots, or a hosts file"));
         }
         fs::write(bundle, public)?;
-        add_devices(root.path())?;
+        create_device_nodes(root.path())?;
         fs::write(root.path().join("etc/resolv.conf"), "nameserver 127.0.0.1\n")?;
         let document = json!({
             "client_id": "11111111-1111-4111-8111-111111111111",
             "tenant_id": "22222222-2222-4222-8222-222222222222",
             "client_secret": client_secret,
-            "authentication_endpoint": format!("https://{}/", crate::HOST),
+            "authentication_endpoint": format!("https://{}/", crate::ENTRA_HOST),
             "not_before": "2024-01-01T00:00:00Z",
             "not_after": "2099-01-01T00:00:00Z",
             "renew_after": "2098-01-01T00:00:00Z",
             "cannot_renew_after": "2099-02-01T00:00:00Z",
         });
-        fs::write(root.path().join(CREDENTIAL.trim_start_matches('/')), document.to_string())?;
+        fs::write(root.path().join(CREDENTIAL_PATH.trim_start_matches('/')), document.to_string())?;
         Ok(Self(root))
     }
 
     /// Puts a private authority into the root, and returns the variable that names it.
-    pub(crate) fn add_authority(&self, pem: &str) -> io::Result<String> {
-        fs::write(self.0.path().join(PRIVATE_AUTHORITY.trim_start_matches('/')), pem)?;
-        Ok(format!("SSL_CERT_FILE={PRIVATE_AUTHORITY}"))
+    pub(crate) fn add_private_ca(&self, pem: &str) -> io::Result<String> {
+        fs::write(self.0.path().join(PRIVATE_CA_PATH.trim_start_matches('/')), pem)?;
+        Ok(format!("SSL_CERT_FILE={PRIVATE_CA_PATH}"))
     }
 
     /// Runs the program of the image to its end and returns what it said.
@@ -70,7 +70,7 @@ impl Sandbox {
 
 /// Devices that every container runtime makes (OCI runtime specification, "Default Devices"), as
 /// far as they are needed here: numbers by the kernel's list.
-fn add_devices(root: &Path) -> io::Result<()> {
+fn create_device_nodes(root: &Path) -> io::Result<()> {
     let directory = root.join("dev");
     fs::create_dir(&directory)?;
     for (name, minor) in [("null", 3), ("random", 8), ("urandom", 9)] {
@@ -80,13 +80,13 @@ fn add_devices(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
+fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             fs::create_dir_all(&target)?;
-            copy(&entry.path(), &target)?;
+            copy_directory(&entry.path(), &target)?;
         } else {
             // Modes are copied too.
             fs::copy(entry.path(), &target)?;

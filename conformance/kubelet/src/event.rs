@@ -29,7 +29,7 @@ impl fmt::Display for VolumeKey {
 /// Something that the stand-in did, or met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum KubeletEvent {
     /// A driver can be called now.
     Registered {
         /// The driver.
@@ -68,7 +68,7 @@ pub enum Event {
         was_published: bool,
     },
     /// A volume could not be asked for: `FailedMount` on the pod.
-    NotSent {
+    PublishNotSent {
         /// The volume.
         key: VolumeKey,
         /// Why.

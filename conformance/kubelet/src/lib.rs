@@ -46,21 +46,21 @@
 //! # }
 //! ```
 
-mod calls;
-mod context;
-mod disk;
+mod driver_calls;
+mod publish_request;
+mod directory;
 mod event;
 mod kubelet;
 mod lifecycle;
 mod pod;
 mod registry;
 mod settings;
-mod token;
+mod token_minter;
 
-pub use disk::{DiskError, volume_id};
-pub use event::{Event, VolumeKey};
-pub use kubelet::Kubelet;
-pub use pod::{InlineVolume, PodSpec, SecretText};
-pub use registry::Registered;
-pub use settings::{DriverObject, Settings, TokenRequest};
-pub use token::{OpaqueTokens, Token, TokenError, TokenSource};
+pub use directory::{KubeletDirectoryError, volume_id};
+pub use event::{KubeletEvent, VolumeKey};
+pub use kubelet::FakeKubelet;
+pub use pod::{InlineVolume, PodSpec, RedactedString};
+pub use registry::RegisteredDriver;
+pub use settings::{CsiDriverObject, FakeKubeletSettings, TokenRequest};
+pub use token_minter::{OpaqueTokenMinter, MintedToken, TokenMintError, TokenMinter};

@@ -6,16 +6,16 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 /// A volume between the pod that wants it and the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lifecycle {
-    id: String,
-    hold: Hold,
+pub(crate) struct VolumeLifecycle {
+    volume_id: String,
+    mount_state: VolumeMountState,
     is_wanted: bool,
     is_busy: bool,
     /// Whether a restarted kubelet found it on disk, so that a failure does not say that it is not
     /// mounted.
-    is_found: bool,
+    is_found_on_disk: bool,
     /// Successes in a row.
-    published: u32,
+    publish_successes: u32,
     publish_failures: u32,
     unpublish_failures: u32,
     publish_due: Option<Duration>,
@@ -24,7 +24,7 @@ pub(crate) struct Lifecycle {
 
 /// What the node holds of a volume, as far as the kubelet knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum VolumeMountState {
     /// Nothing.
     Nothing,
     /// Nobody knows: a publish ended with a code that is not final.
@@ -35,15 +35,15 @@ pub(crate) enum Hold {
 
 /// What to do with a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum DriverCall {
     Publish,
     Unpublish,
 }
 
 /// How a publish ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PublishEnd {
-    Done,
+pub(crate) enum PublishCallResult {
+    Published,
     /// The driver refused or failed.
     Failed {
         is_final: bool,
@@ -52,16 +52,16 @@ pub(crate) enum PublishEnd {
     NotSent,
 }
 
-impl Lifecycle {
+impl VolumeLifecycle {
     /// A volume of a pod that has just been added.
-    pub(crate) fn new(id: String, now: Duration) -> Self {
+    pub(crate) fn new(volume_id: String, now: Duration) -> Self {
         Self {
-            id,
-            hold: Hold::Nothing,
+            volume_id,
+            mount_state: VolumeMountState::Nothing,
             is_wanted: true,
             is_busy: false,
-            is_found: false,
-            published: 0,
+            is_found_on_disk: false,
+            publish_successes: 0,
             publish_failures: 0,
             unpublish_failures: 0,
             publish_due: Some(now),
@@ -70,107 +70,107 @@ impl Lifecycle {
     }
 
     /// A volume that a restarted kubelet found on disk. Whether it is mounted will show.
-    pub(crate) fn found(id: String, is_wanted: bool, now: Duration) -> Self {
+    pub(crate) fn from_disk(id: String, is_wanted: bool, now: Duration) -> Self {
         Self {
-            hold: Hold::Uncertain,
+            mount_state: VolumeMountState::Uncertain,
             is_wanted,
-            is_found: true,
-            publish_due: Some(now.saturating_add(AFTER_RESTART)),
-            unpublish_due: now.saturating_add(ORPHAN_AFTER_RESTART),
+            is_found_on_disk: true,
+            publish_due: Some(now.saturating_add(PUBLISH_DELAY_AFTER_RESTART)),
+            unpublish_due: now.saturating_add(UNPUBLISH_DELAY_AFTER_RESTART),
             ..Self::new(id, now)
         }
     }
 
-    pub(crate) const fn hold(&self) -> Hold {
-        self.hold
+    pub(crate) const fn mount_state(&self) -> VolumeMountState {
+        self.mount_state
     }
 
-    pub(crate) const fn published(&self) -> u32 {
-        self.published
+    pub(crate) const fn publish_successes(&self) -> u32 {
+        self.publish_successes
     }
 
     /// What is due now.
-    pub(crate) fn step(&self, now: Duration) -> Option<Step> {
-        let (step, due) = self.next()?;
+    pub(crate) fn due_call(&self, now: Duration) -> Option<DriverCall> {
+        let (step, due) = self.next_call()?;
         (due <= now).then_some(step)
     }
 
     /// When something is due next.
     pub(crate) fn next_due(&self) -> Option<Duration> {
-        self.next().map(|(_, due)| due)
+        self.next_call().map(|(_, due)| due)
     }
 
-    fn next(&self) -> Option<(Step, Duration)> {
-        match (self.is_busy, self.is_wanted, self.hold) {
-            (true, _, _) | (false, false, Hold::Nothing) => None,
-            (false, true, _) => self.publish_due.map(|due| (Step::Publish, due)),
-            (false, false, _) => Some((Step::Unpublish, self.unpublish_due)),
+    fn next_call(&self) -> Option<(DriverCall, Duration)> {
+        match (self.is_busy, self.is_wanted, self.mount_state) {
+            (true, _, _) | (false, false, VolumeMountState::Nothing) => None,
+            (false, true, _) => self.publish_due.map(|due| (DriverCall::Publish, due)),
+            (false, false, _) => Some((DriverCall::Unpublish, self.unpublish_due)),
         }
     }
 
     /// Whether nothing will ever be due again.
-    pub(crate) fn is_over(&self) -> bool {
-        !self.is_wanted && !self.is_busy && self.hold == Hold::Nothing
+    pub(crate) fn is_finished(&self) -> bool {
+        !self.is_wanted && !self.is_busy && self.mount_state == VolumeMountState::Nothing
     }
 
-    pub(crate) const fn begin(&mut self) {
+    pub(crate) const fn mark_in_progress(&mut self) {
         self.is_busy = true;
     }
 
     /// The pod is gone. A publish in flight is waited for, a back-off is not.
-    pub(crate) const fn release(&mut self, now: Duration) {
+    pub(crate) const fn mark_pod_deleted(&mut self, now: Duration) {
         self.is_wanted = false;
         self.unpublish_due = now;
     }
 
-    pub(crate) fn publish_ended(
+    pub(crate) fn record_publish_result(
         &mut self,
-        end: PublishEnd,
+        end: PublishCallResult,
         now: Duration,
         sync_period: Option<Duration>,
     ) {
         self.is_busy = false;
-        self.unpublish_due = now.saturating_add(AFTER_PUBLISH);
+        self.unpublish_due = now.saturating_add(UNPUBLISH_DELAY_AFTER_PUBLISH);
         match end {
-            PublishEnd::Done => {
-                self.hold = Hold::Mounted;
+            PublishCallResult::Published => {
+                self.mount_state = VolumeMountState::Mounted;
                 self.publish_failures = 0;
-                self.published = self.published.saturating_add(1);
-                self.publish_due = sync_period.map(|period| now.saturating_add(self.gap(period)));
+                self.publish_successes = self.publish_successes.saturating_add(1);
+                self.publish_due = sync_period.map(|period| now.saturating_add(self.republish_delay(period)));
                 return;
             }
-            PublishEnd::Failed { is_final } if self.hold != Hold::Mounted => {
-                let is_nothing = is_final && !self.is_found;
-                self.hold = if is_nothing { Hold::Nothing } else { Hold::Uncertain };
+            PublishCallResult::Failed { is_final } if self.mount_state != VolumeMountState::Mounted => {
+                let is_nothing = is_final && !self.is_found_on_disk;
+                self.mount_state = if is_nothing { VolumeMountState::Nothing } else { VolumeMountState::Uncertain };
             }
-            PublishEnd::Failed { .. } | PublishEnd::NotSent => {}
+            PublishCallResult::Failed { .. } | PublishCallResult::NotSent => {}
         }
         self.publish_failures = self.publish_failures.saturating_add(1);
-        self.publish_due = Some(now.saturating_add(backoff(self.publish_failures)));
+        self.publish_due = Some(now.saturating_add(backoff_delay(self.publish_failures)));
     }
 
-    pub(crate) fn unpublish_ended(&mut self, is_done: bool, now: Duration) {
+    pub(crate) fn record_unpublish_result(&mut self, is_done: bool, now: Duration) {
         self.is_busy = false;
         if is_done {
-            self.hold = Hold::Nothing;
+            self.mount_state = VolumeMountState::Nothing;
             return;
         }
         self.unpublish_failures = self.unpublish_failures.saturating_add(1);
-        self.unpublish_due = now.saturating_add(backoff(self.unpublish_failures));
+        self.unpublish_due = now.saturating_add(backoff_delay(self.unpublish_failures));
     }
 
     /// How long after a success the volume is published again.
-    fn gap(&self, period: Duration) -> Duration {
-        let (least, most) = match self.published {
-            1 => SECOND_PUBLISH,
+    fn republish_delay(&self, period: Duration) -> Duration {
+        let (least, most) = match self.publish_successes {
+            1 => SECOND_PUBLISH_DELAY,
             _ => (period.mul_f64(1.05), period.mul_f64(1.4)),
         };
-        least.saturating_add(most.saturating_sub(least).mul_f64(self.draw()))
+        least.saturating_add(most.saturating_sub(least).mul_f64(self.random_fraction()))
     }
 
     /// A number in `[0, 1)` that differs from volume to volume and from time to time.
-    fn draw(&self) -> f64 {
-        let digest = digest(&SHA256, format!("{}/{}", self.id, self.published).as_bytes());
+    fn random_fraction(&self) -> f64 {
+        let digest = digest(&SHA256, format!("{}/{}", self.volume_id, self.publish_successes).as_bytes());
         let mut bytes = [0; 4];
         bytes.copy_from_slice(&digest.as_ref()[..4]);
         f64::from(u32::from_be_bytes(bytes)) / (f64::from(u32::MAX) + 1.0)
@@ -178,7 +178,7 @@ impl Lifecycle {
 }
 
 /// How long to wait after the `failures`-th failure in a row.
-fn backoff(failures: u32) -> Duration {
+fn backoff_delay(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     FIRST_BACKOFF.saturating_mul(1 << doublings).min(LONGEST_BACKOFF)
 }
@@ -187,14 +187,14 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(122);
 
 /// The kubelet's first look at a pod after its volumes are there.
-const SECOND_PUBLISH: (Duration, Duration) =
+const SECOND_PUBLISH_DELAY: (Duration, Duration) =
     (Duration::from_millis(600), Duration::from_millis(900));
 
 /// From the end of a publish to the unpublish of a pod that was deleted meanwhile.
-const AFTER_PUBLISH: Duration = Duration::from_millis(64);
+const UNPUBLISH_DELAY_AFTER_PUBLISH: Duration = Duration::from_millis(64);
 
-const AFTER_RESTART: Duration = Duration::from_millis(1_400);
-const ORPHAN_AFTER_RESTART: Duration = Duration::from_millis(1_300);
+const PUBLISH_DELAY_AFTER_RESTART: Duration = Duration::from_millis(1_400);
+const UNPUBLISH_DELAY_AFTER_RESTART: Duration = Duration::from_millis(1_300);
 
 #[cfg(test)]
 mod tests {
@@ -206,20 +206,20 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    fn ended(volume: &mut Lifecycle, end: PublishEnd, now: Duration) {
-        assert_eq!(volume.step(now), Some(Step::Publish));
-        volume.begin();
+    fn finish_publish(volume: &mut VolumeLifecycle, end: PublishCallResult, now: Duration) {
+        assert_eq!(volume.due_call(now), Some(DriverCall::Publish));
+        volume.mark_in_progress();
         assert_eq!(volume.next_due(), None, "one volume is served in order");
-        volume.publish_ended(end, now, MINUTE);
+        volume.record_publish_result(end, now, MINUTE);
     }
 
     #[test]
-    fn a_volume_is_published_again_within_a_second_and_then_once_per_sync() {
-        let mut volume = Lifecycle::new("csi-1".to_owned(), ms(0));
+    fn volume_is_republished_within_a_second_and_then_once_per_sync() {
+        let mut volume = VolumeLifecycle::new("csi-1".to_owned(), ms(0));
         let mut now = ms(0);
         let mut gaps = Vec::new();
         for _ in 0..50 {
-            ended(&mut volume, PublishEnd::Done, now);
+            finish_publish(&mut volume, PublishCallResult::Published, now);
             let due = volume.next_due().unwrap();
             gaps.push(due.saturating_sub(now));
             now = due;
@@ -230,35 +230,35 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_does_not_require_it_is_called_once_for_ever() {
-        let mut volume = Lifecycle::new("csi-1".to_owned(), ms(0));
-        volume.begin();
-        volume.publish_ended(PublishEnd::Done, ms(10), None);
+    fn driver_without_requires_republish_is_called_once() {
+        let mut volume = VolumeLifecycle::new("csi-1".to_owned(), ms(0));
+        volume.mark_in_progress();
+        volume.record_publish_result(PublishCallResult::Published, ms(10), None);
         assert_eq!(volume.next_due(), None);
-        volume.release(ms(20));
-        assert_eq!(volume.step(ms(74)), Some(Step::Unpublish));
+        volume.mark_pod_deleted(ms(20));
+        assert_eq!(volume.due_call(ms(74)), Some(DriverCall::Unpublish));
     }
 
     #[test]
-    fn a_final_code_at_the_first_publish_leaves_nothing_to_unpublish() {
+    fn final_code_at_first_publish_needs_no_unpublish() {
         for (is_final, over) in [(true, true), (false, false)] {
-            let mut volume = Lifecycle::new("csi-1".to_owned(), ms(0));
-            ended(&mut volume, PublishEnd::Failed { is_final }, ms(0));
+            let mut volume = VolumeLifecycle::new("csi-1".to_owned(), ms(0));
+            finish_publish(&mut volume, PublishCallResult::Failed { is_final }, ms(0));
             assert_eq!(volume.next_due(), Some(ms(500)));
-            volume.release(ms(100));
-            assert_eq!(volume.is_over(), over);
+            volume.mark_pod_deleted(ms(100));
+            assert_eq!(volume.is_finished(), over);
         }
     }
 
     #[test]
-    fn a_volume_that_is_mounted_stays_so_whatever_the_code_and_backs_off() {
-        let mut volume = Lifecycle::new("csi-1".to_owned(), ms(0));
-        ended(&mut volume, PublishEnd::Done, ms(0));
+    fn mounted_volume_stays_mounted_after_errors_and_backs_off() {
+        let mut volume = VolumeLifecycle::new("csi-1".to_owned(), ms(0));
+        finish_publish(&mut volume, PublishCallResult::Published, ms(0));
         let mut now = volume.next_due().unwrap();
         let mut waits = Vec::new();
         for _ in 0..10 {
-            ended(&mut volume, PublishEnd::Failed { is_final: true }, now);
-            assert_eq!(volume.hold(), Hold::Mounted);
+            finish_publish(&mut volume, PublishCallResult::Failed { is_final: true }, now);
+            assert_eq!(volume.mount_state(), VolumeMountState::Mounted);
             let due = volume.next_due().unwrap();
             waits.push(due.saturating_sub(now).as_millis());
             now = due;
@@ -267,30 +267,30 @@ mod tests {
             waits,
             [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 122_000, 122_000]
         );
-        volume.release(now);
+        volume.mark_pod_deleted(now);
         assert!(volume.next_due().unwrap() <= now, "deletion waits for no back-off");
     }
 
     #[test]
     fn deletion_waits_for_a_publish_in_flight() {
-        let mut volume = Lifecycle::new("csi-1".to_owned(), ms(0));
-        volume.begin();
-        volume.release(ms(2_000));
+        let mut volume = VolumeLifecycle::new("csi-1".to_owned(), ms(0));
+        volume.mark_in_progress();
+        volume.mark_pod_deleted(ms(2_000));
         assert_eq!(volume.next_due(), None);
-        volume.publish_ended(PublishEnd::Failed { is_final: false }, ms(120_000), MINUTE);
+        volume.record_publish_result(PublishCallResult::Failed { is_final: false }, ms(120_000), MINUTE);
         assert_eq!(volume.next_due(), Some(ms(120_064)));
     }
 
     #[test]
-    fn an_unpublish_that_failed_is_tried_again() {
-        let mut volume = Lifecycle::found("csi-1".to_owned(), false, ms(0));
-        assert_eq!(volume.step(ms(1_299)), None);
-        assert_eq!(volume.step(ms(1_300)), Some(Step::Unpublish));
-        volume.begin();
-        volume.unpublish_ended(false, ms(1_300));
+    fn failed_unpublish_is_retried() {
+        let mut volume = VolumeLifecycle::from_disk("csi-1".to_owned(), false, ms(0));
+        assert_eq!(volume.due_call(ms(1_299)), None);
+        assert_eq!(volume.due_call(ms(1_300)), Some(DriverCall::Unpublish));
+        volume.mark_in_progress();
+        volume.record_unpublish_result(false, ms(1_300));
         assert_eq!(volume.next_due(), Some(ms(1_800)));
-        volume.begin();
-        volume.unpublish_ended(true, ms(1_800));
-        assert!(volume.is_over());
+        volume.mark_in_progress();
+        volume.record_unpublish_result(true, ms(1_800));
+        assert!(volume.is_finished());
     }
 }

@@ -59,7 +59,7 @@ pub struct InlineVolume {
     /// `volumeAttributes`.
     pub attributes: BTreeMap<String, String>,
     /// The content of the Secret that `nodePublishSecretRef` names.
-    pub publish_secrets: BTreeMap<String, SecretText>,
+    pub publish_secrets: BTreeMap<String, RedactedString>,
 }
 
 impl InlineVolume {
@@ -84,16 +84,16 @@ impl InlineVolume {
     /// The same with a key of its Secret.
     #[must_use]
     pub fn with_secret(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.publish_secrets.insert(key.into(), SecretText::new(value));
+        self.publish_secrets.insert(key.into(), RedactedString::new(value));
         self
     }
 }
 
 /// A text that is not printed, and wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SecretText(Zeroizing<String>);
+pub struct RedactedString(Zeroizing<String>);
 
-impl SecretText {
+impl RedactedString {
     /// Takes a text over.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
@@ -105,7 +105,7 @@ impl SecretText {
     }
 }
 
-impl fmt::Debug for SecretText {
+impl fmt::Debug for RedactedString {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("SecretText([redacted])")
     }

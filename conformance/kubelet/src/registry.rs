@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use lanyard_clock::Clock;
 use lanyard_grpc::registration::PluginInfo;
 
-use crate::calls;
-use crate::disk::{DiskError, names_in};
-use crate::event::Event;
+use crate::driver_calls;
+use crate::directory::{KubeletDirectoryError, list_names};
+use crate::event::KubeletEvent;
 
 /// A driver that can be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Registered {
+pub struct RegisteredDriver {
     /// The socket of its services.
     pub endpoint: PathBuf,
     /// What it calls this node: the node id of the CSINode object.
@@ -23,33 +23,33 @@ pub struct Registered {
 
 /// The drivers that are registered, and the sockets that were looked at.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Registry {
-    drivers: BTreeMap<String, Registered>,
+pub(crate) struct DriverRegistry {
+    drivers: BTreeMap<String, RegisteredDriver>,
     /// By name: the inode, so that a socket that was made anew is asked again, and whether it
     /// was taken.
-    sockets: BTreeMap<String, Socket>,
+    sockets: BTreeMap<String, RegistrationSocket>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Socket {
+struct RegistrationSocket {
     inode: u64,
-    is_taken: bool,
+    is_accepted: bool,
 }
 
-impl Registry {
-    pub(crate) fn driver(&self, name: &str) -> Option<&Registered> {
+impl DriverRegistry {
+    pub(crate) fn driver(&self, name: &str) -> Option<&RegisteredDriver> {
         self.drivers.get(name)
     }
 
     /// Looks which sockets have come and gone, and asks those that have come or did not answer
     /// the last time.
-    pub(crate) async fn look(
+    pub(crate) async fn scan_sockets(
         &mut self,
         clock: &dyn Clock,
         directory: &Path,
-    ) -> Result<Vec<Event>, DiskError> {
+    ) -> Result<Vec<KubeletEvent>, KubeletDirectoryError> {
         let mut here = BTreeMap::new();
-        for name in names_in(directory)? {
+        for name in list_names(directory)? {
             if let Some(inode) = socket_inode(&directory.join(&name)) {
                 here.insert(name, inode);
             }
@@ -60,54 +60,54 @@ impl Registry {
         self.drivers.retain(|driver, registered| {
             let is_here = sockets.contains_key(&registered.socket);
             if !is_here {
-                events.push(Event::Deregistered { driver: driver.clone() });
+                events.push(KubeletEvent::Deregistered { driver: driver.clone() });
             }
             is_here
         });
         for (name, inode) in here {
-            if self.sockets.get(&name).is_some_and(|socket| socket.is_taken) {
+            if self.sockets.get(&name).is_some_and(|socket| socket.is_accepted) {
                 continue;
             }
-            let outcome = self.register(clock, directory, &name).await;
-            self.sockets.insert(name.clone(), Socket { inode, is_taken: outcome.is_ok() });
+            let outcome = self.register_driver(clock, directory, &name).await;
+            self.sockets.insert(name.clone(), RegistrationSocket { inode, is_accepted: outcome.is_ok() });
             events.push(match outcome {
-                Ok((driver, node_id)) => Event::Registered { driver, node_id },
-                Err(message) => Event::RegistrationFailed { socket: name, message },
+                Ok((driver, node_id)) => KubeletEvent::Registered { driver, node_id },
+                Err(message) => KubeletEvent::RegistrationFailed { socket: name, message },
             });
         }
         Ok(events)
     }
 
-    async fn register(
+    async fn register_driver(
         &mut self,
         clock: &dyn Clock,
         directory: &Path,
         socket: &str,
     ) -> Result<(String, String), String> {
         let path = directory.join(socket);
-        let info = calls::plugin_info(clock, &path).await.map_err(|it| calls::describe(&it))?;
-        let outcome = match judge(&info) {
-            Ok(()) => calls::node_id(clock, Path::new(&info.endpoint))
+        let info = driver_calls::fetch_plugin_info(clock, &path).await.map_err(|it| driver_calls::describe_status(&it))?;
+        let outcome = match validate_plugin_info(&info) {
+            Ok(()) => driver_calls::fetch_node_id(clock, Path::new(&info.endpoint))
                 .await
-                .map_err(|status| format!("NodeGetInfo: {}", calls::describe(&status))),
+                .map_err(|status| format!("NodeGetInfo: {}", driver_calls::describe_status(&status))),
             Err(problem) => Err(problem),
         };
         let problem = outcome.as_ref().err().map(String::as_str);
-        calls::notify_registration(clock, &path, problem)
+        driver_calls::notify_registration(clock, &path, problem)
             .await
-            .map_err(|it| format!("NotifyRegistrationStatus: {}", calls::describe(&it)))?;
+            .map_err(|it| format!("NotifyRegistrationStatus: {}", driver_calls::describe_status(&it)))?;
         let node_id = outcome?;
         let driver = info.name;
         let endpoint = info.endpoint.into();
         let registered =
-            Registered { endpoint, node_id: node_id.clone(), socket: socket.to_owned() };
+            RegisteredDriver { endpoint, node_id: node_id.clone(), socket: socket.to_owned() };
         self.drivers.insert(driver.clone(), registered);
         Ok((driver, node_id))
     }
 }
 
 /// Whether the kubelet can use what answered.
-fn judge(info: &PluginInfo) -> Result<(), String> {
+fn validate_plugin_info(info: &PluginInfo) -> Result<(), String> {
     if info.r#type != "CSIPlugin" {
         return Err(format!("plugin type {:?} is not CSIPlugin", info.r#type));
     }
@@ -148,8 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn only_a_csi_plugin_of_version_one_with_an_absolute_endpoint_is_taken() {
-        assert_eq!(judge(&info()), Ok(()));
+    fn only_csi_v1_plugins_with_absolute_endpoint_are_accepted() {
+        assert_eq!(validate_plugin_info(&info()), Ok(()));
         for wrong in [
             PluginInfo { r#type: "DevicePlugin".to_owned(), ..info() },
             PluginInfo { name: String::new(), ..info() },
@@ -157,7 +157,7 @@ mod tests {
             PluginInfo { supported_versions: vec!["0.3.0".to_owned()], ..info() },
             PluginInfo { supported_versions: Vec::new(), ..info() },
         ] {
-            assert!(judge(&wrong).is_err(), "{wrong:?}");
+            assert!(validate_plugin_info(&wrong).is_err(), "{wrong:?}");
         }
     }
 }

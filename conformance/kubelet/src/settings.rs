@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The CSIDriver object of a driver, as far as the kubelet heeds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DriverObject {
+pub struct CsiDriverObject {
     /// `metadata.name`.
     pub name: String,
     /// `spec.podInfoOnMount`.
@@ -17,7 +17,7 @@ pub struct DriverObject {
     pub tokens_in_secrets: bool,
 }
 
-impl DriverObject {
+impl CsiDriverObject {
     /// A driver of inline volumes that wants to be told about pods and to be asked again.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -49,7 +49,7 @@ pub struct TokenRequest {
 
 /// How a [`Kubelet`](crate::Kubelet) works.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct FakeKubeletSettings {
     /// The node's name.
     pub node_name: String,
     /// `syncFrequency`: pods are looked at this often, and a little less.
@@ -59,7 +59,7 @@ pub struct Settings {
     pub removes_after_republish_error: bool,
 }
 
-impl Default for Settings {
+impl Default for FakeKubeletSettings {
     fn default() -> Self {
         Self {
             node_name: "localhost".to_owned(),

@@ -21,14 +21,14 @@ pub(crate) enum ApiServerError {
     #[error("the API server refused")]
     Refused(#[from] kube::Error),
     #[error("after {} s the kind {kind} was not served", patience.as_secs())]
-    NotServed { kind: String, patience: Duration },
+    KindNotServed { kind: String, patience: Duration },
 }
 
 /// A kind that is known by its names alone.
 #[derive(Debug, Clone)]
-pub(crate) struct Kind(ApiResource);
+pub(crate) struct DynamicKind(ApiResource);
 
-impl Kind {
+impl DynamicKind {
     /// `HostedCluster`.
     pub(crate) fn hosted_cluster() -> Self {
         Self::hypershift("HostedCluster", "hostedclusters")
@@ -41,25 +41,25 @@ impl Kind {
 
     /// `HostedClusterIdentities`.
     pub(crate) fn hosted_cluster_identities() -> Self {
-        Self::of("lanyard.dev", "v1alpha1", "HostedClusterIdentities", "hostedclusteridentities")
+        Self::from_names("lanyard.dev", "v1alpha1", "HostedClusterIdentities", "hostedclusteridentities")
     }
 
     fn hypershift(kind: &str, plural: &str) -> Self {
-        Self::of("hypershift.openshift.io", "v1beta1", kind, plural)
+        Self::from_names("hypershift.openshift.io", "v1beta1", kind, plural)
     }
 
-    pub(crate) fn of(group: &str, version: &str, kind: &str, plural: &str) -> Self {
+    pub(crate) fn from_names(group: &str, version: &str, kind: &str, plural: &str) -> Self {
         let kind = GroupVersionKind::gvk(group, version, kind);
         Self(ApiResource::from_gvk_with_plural(&kind, plural))
     }
 
-    fn of_definition(definition: &CustomResourceDefinition) -> Self {
+    fn from_definition(definition: &CustomResourceDefinition) -> Self {
         let spec = &definition.spec;
         let version = spec.versions.first().map_or("", |version| version.name.as_str());
-        Self::of(&spec.group, version, &spec.names.kind, &spec.names.plural)
+        Self::from_names(&spec.group, version, &spec.names.kind, &spec.names.plural)
     }
 
-    pub(crate) const fn resource(&self) -> &ApiResource {
+    pub(crate) const fn api_resource(&self) -> &ApiResource {
         &self.0
     }
 }
@@ -69,7 +69,7 @@ pub(crate) async fn client_config(
     plane: &ControlPlane,
     user: &str,
 ) -> Result<Config, ApiServerError> {
-    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(user))?;
+    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig_path(user))?;
     let mut config =
         Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.proxy_url = None;
@@ -77,19 +77,19 @@ pub(crate) async fn client_config(
 }
 
 /// A client that signs in as a user.
-pub(crate) async fn client(plane: &ControlPlane, user: &str) -> Result<Client, ApiServerError> {
+pub(crate) async fn user_client(plane: &ControlPlane, user: &str) -> Result<Client, ApiServerError> {
     Ok(Client::try_from(client_config(plane, user).await?)?)
 }
 
 /// Makes a namespace for a trial, which no other trial has, and returns its name.
-pub(crate) async fn make_trial_namespace(client: &Client) -> Result<String, kube::Error> {
+pub(crate) async fn create_trial_namespace(client: &Client) -> Result<String, kube::Error> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let name = format!("trial-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-    make_namespace(client, &name).await?;
+    create_namespace(client, &name).await?;
     Ok(name)
 }
 
-pub(crate) async fn make_namespace(client: &Client, name: &str) -> Result<(), kube::Error> {
+pub(crate) async fn create_namespace(client: &Client, name: &str) -> Result<(), kube::Error> {
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(name.to_owned());
     let namespaces = Api::<Namespace>::all(client.clone());
@@ -97,15 +97,15 @@ pub(crate) async fn make_namespace(client: &Client, name: &str) -> Result<(), ku
 }
 
 /// Makes a namespace unless it is there.
-pub(crate) async fn ensure_namespace(client: &Client, name: &str) -> Result<(), kube::Error> {
-    match make_namespace(client, name).await {
+pub(crate) async fn ensure_namespace_exists(client: &Client, name: &str) -> Result<(), kube::Error> {
+    match create_namespace(client, name).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         answer => answer,
     }
 }
 
 /// Installs definitions, and waits until their kinds are served.
-pub(crate) async fn install(
+pub(crate) async fn install_definitions(
     client: &Client,
     definitions: &[CustomResourceDefinition],
 ) -> Result<(), ApiServerError> {
@@ -114,25 +114,25 @@ pub(crate) async fn install(
         api.create(&PostParams::default(), definition).await?;
     }
     for definition in definitions {
-        wait_until_served(client, &Kind::of_definition(definition)).await?;
+        wait_until_served(client, &DynamicKind::from_definition(definition)).await?;
     }
     Ok(())
 }
 
-async fn wait_until_served(client: &Client, kind: &Kind) -> Result<(), ApiServerError> {
-    let api = Api::<DynamicObject>::all_with(client.clone(), kind.resource());
+async fn wait_until_served(client: &Client, kind: &DynamicKind) -> Result<(), ApiServerError> {
+    let api = Api::<DynamicObject>::all_with(client.clone(), kind.api_resource());
     let clock = SystemClock::new();
     let began = clock.monotonic();
     let one = kube::api::ListParams::default().limit(1);
     while api.list(&one).await.is_err() {
-        if clock.monotonic().saturating_sub(began) > PATIENCE {
+        if clock.monotonic().saturating_sub(began) > SERVED_TIMEOUT {
             let kind = kind.0.kind.clone();
-            return Err(ApiServerError::NotServed { kind, patience: PATIENCE });
+            return Err(ApiServerError::KindNotServed { kind, patience: SERVED_TIMEOUT });
         }
-        clock.sleep(PACE).await;
+        clock.sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
-const PACE: Duration = Duration::from_millis(20);
+const SERVED_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);

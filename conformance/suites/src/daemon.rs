@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
 /// How long a program may take to end after SIGTERM.
-const FAREWELL: Duration = Duration::from_secs(15);
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How often a condition is looked at.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A program did not run as it should.
 #[derive(Debug, Error)]
@@ -26,9 +26,9 @@ pub(crate) enum DaemonError {
         source: std::io::Error,
     },
     #[error("`{name}` ended by itself; the end of its log:\n{log}")]
-    Ended { name: String, log: String },
+    Exited { name: String, log: String },
     #[error("{what} after {} s; the end of the log of `{name}`:\n{log}", patience.as_secs())]
-    Late { name: String, what: String, patience: Duration, log: String },
+    TimedOut { name: String, what: String, patience: Duration, log: String },
 }
 
 /// A program that runs in the background, with its output in a file. It is killed when this is
@@ -37,7 +37,7 @@ pub(crate) enum DaemonError {
 pub(crate) struct Daemon {
     name: String,
     child: Child,
-    log: PathBuf,
+    log_path: PathBuf,
 }
 
 impl Daemon {
@@ -53,16 +53,16 @@ impl Daemon {
         let out = File::options().create(true).append(true).open(&log).map_err(start)?;
         let err = out.try_clone().map_err(start)?;
         let child = command.stdin(Stdio::piped()).stdout(out).stderr(err).spawn().map_err(start)?;
-        Ok(Self { name: name.to_owned(), child, log })
+        Ok(Self { name: name.to_owned(), child, log_path: log })
     }
 
     /// The process id.
-    pub(crate) fn id(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Waits until something is so, as long as the program runs.
-    pub(crate) async fn await_until(
+    pub(crate) async fn wait_until(
         &mut self,
         what: &str,
         patience: Duration,
@@ -71,21 +71,21 @@ impl Daemon {
         let clock = SystemClock::new();
         let deadline = clock.monotonic() + patience;
         while !is_so().await {
-            let (name, log) = (self.name.clone(), self.log_end());
+            let (name, log) = (self.name.clone(), self.log_tail());
             if !matches!(self.child.try_wait(), Ok(None)) {
-                return Err(DaemonError::Ended { name, log });
+                return Err(DaemonError::Exited { name, log });
             }
             if clock.monotonic() > deadline {
                 let what = format!("not {what}");
-                return Err(DaemonError::Late { name, what, patience, log });
+                return Err(DaemonError::TimedOut { name, what, patience, log });
             }
-            clock.sleep(GLANCE).await;
+            clock.sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
     /// Writes a line to the program's standard input.
-    pub(crate) fn tell(&mut self, line: &str) -> Result<(), DaemonError> {
+    pub(crate) fn write_line_to_stdin(&mut self, line: &str) -> Result<(), DaemonError> {
         let start = |source| DaemonError::Start { name: self.name.clone(), source };
         let Some(stdin) = &mut self.child.stdin else { return Ok(()) };
         writeln!(stdin, "{line}").and_then(|()| stdin.flush()).map_err(start)
@@ -93,30 +93,30 @@ impl Daemon {
 
     /// The file of its output.
     pub(crate) fn log_file(&self) -> PathBuf {
-        self.log.clone()
+        self.log_path.clone()
     }
 
-    fn log(&self) -> String {
-        fs::read(&self.log).map(|it| String::from_utf8_lossy(&it).into_owned()).unwrap_or_default()
+    fn read_log(&self) -> String {
+        fs::read(&self.log_path).map(|it| String::from_utf8_lossy(&it).into_owned()).unwrap_or_default()
     }
 
-    fn log_end(&self) -> String {
-        let log = self.log();
+    fn log_tail(&self) -> String {
+        let log = self.read_log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(12)..].join("\n")
     }
 
     /// Asks the program to end, and makes it end if it does not.
-    pub(crate) async fn end(mut self) {
-        self.signal(Signal::TERM);
+    pub(crate) async fn stop(mut self) {
+        self.send_signal(Signal::TERM);
         let clock = SystemClock::new();
-        let deadline = clock.monotonic() + FAREWELL;
+        let deadline = clock.monotonic() + STOP_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) && clock.monotonic() < deadline {
-            clock.sleep(GLANCE).await;
+            clock.sleep(POLL_INTERVAL).await;
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    fn send_signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             // It may have ended by itself.
             kill_process(pid, signal).unwrap_or_default();
@@ -136,31 +136,31 @@ impl Drop for Daemon {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, directory: &Path) -> Daemon {
+    fn shell_daemon(script: &str, directory: &Path) -> Daemon {
         Daemon::start("shell", Command::new("sh").args(["-c", script]), directory)
             .expect("a shell starts")
     }
 
     #[tokio::test]
-    async fn a_program_that_ends_shows_its_log() {
+    async fn exited_daemon_error_contains_its_log() {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut daemon = shell("echo no such flag >&2; exit 3", directory.path());
+        let mut daemon = shell_daemon("echo no such flag >&2; exit 3", directory.path());
         let patience = Duration::from_secs(20);
-        let error = daemon.await_until("ready", patience, async || false).await;
+        let error = daemon.wait_until("ready", patience, async || false).await;
         let error = error.expect_err("it never is");
         assert!(error.to_string().contains("no such flag"), "{error}");
     }
 
     #[tokio::test]
-    async fn a_program_is_asked_to_end_before_it_is_killed() {
+    async fn stop_sends_sigterm_before_sigkill() {
         let directory = tempfile::tempdir().expect("a directory");
         let script = "trap 'echo farewell; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
-        let mut daemon = shell(script, directory.path());
-        let log = daemon.log.clone();
+        let mut daemon = shell_daemon(script, directory.path());
+        let log = daemon.log_path.clone();
         let said = |word: &str| fs::read_to_string(&log).is_ok_and(|text| text.contains(word));
         let patience = Duration::from_secs(20);
-        daemon.await_until("ready", patience, async || said("ready")).await.expect("it is");
-        daemon.end().await;
+        daemon.wait_until("ready", patience, async || said("ready")).await.expect("it is");
+        daemon.stop().await;
         assert!(said("farewell"));
     }
 }

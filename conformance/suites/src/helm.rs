@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// A chart of lanyard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Chart {
+pub(crate) enum LanyardChart {
     /// The node plugin.
     Node,
     /// The operator.
@@ -16,9 +16,9 @@ pub(crate) enum Chart {
     Azure,
 }
 
-impl Chart {
+impl LanyardChart {
     /// The name of its directory.
-    const fn name(self) -> &'static str {
+    const fn directory_name(self) -> &'static str {
         match self {
             Self::Node => "lanyard-node",
             Self::Operator => "lanyard-operator",
@@ -27,7 +27,7 @@ impl Chart {
     }
 
     /// The release that the suites install.
-    const fn release(self) -> &'static str {
+    const fn release_name(self) -> &'static str {
         match self {
             Self::Node => "conformance",
             Self::Operator => "conformance-operator",
@@ -36,7 +36,7 @@ impl Chart {
     }
 
     /// The value that no chart can know.
-    const fn repository(self) -> &'static str {
+    const fn image_repository_key(self) -> &'static str {
         match self {
             Self::Node => "linux.image.repository",
             Self::Operator | Self::Azure => "image.repository",
@@ -45,7 +45,7 @@ impl Chart {
 }
 
 /// The variables with the directories in which Helm keeps files.
-pub(crate) const HOMES: [&str; 3] = ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"];
+pub(crate) const HOME_VARIABLES: [&str; 3] = ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"];
 
 /// Helm did not do as it was told.
 #[derive(Debug, Error)]
@@ -64,7 +64,7 @@ pub(crate) enum HelmError {
 #[derive(Debug, Clone)]
 pub(crate) struct Helm {
     program: PathBuf,
-    chart: Chart,
+    chart: LanyardChart,
     directory: PathBuf,
     kubeconfig: PathBuf,
     /// Where Helm keeps what it would keep at home.
@@ -79,59 +79,59 @@ impl Helm {
     pub(crate) fn new(
         program: &Path,
         repository: &Path,
-        chart: Chart,
+        chart: LanyardChart,
         kubeconfig: &Path,
         home: &Path,
     ) -> Self {
         Self {
             program: program.to_path_buf(),
             chart,
-            directory: repository.join("charts").join(chart.name()),
+            directory: repository.join("charts").join(chart.directory_name()),
             kubeconfig: kubeconfig.to_path_buf(),
             home: home.to_path_buf(),
         }
     }
 
     /// The directory of the chart's CRDs.
-    pub(crate) fn crds(&self) -> String {
+    pub(crate) fn crd_directory(&self) -> String {
         self.directory.join("files").join("crds").display().to_string()
     }
 
     /// `helm lint --strict`, with an image, because the chart cannot know one.
     pub(crate) fn lint(&self) -> Result<(), HelmError> {
         let chart = self.directory.display().to_string();
-        let image = format!("{}=localhost/lanyard", self.chart.repository());
+        let image = format!("{}=localhost/lanyard", self.chart.image_repository_key());
         self.run(&["lint", "--strict", &chart, "--set", &image]).map(drop)
     }
 
     /// The objects of a release, without a cluster.
     pub(crate) fn template(&self, values: &Path, more: &[&str]) -> Result<String, HelmError> {
-        self.on_release("template", values, more)
+        self.run_on_release("template", values, more)
     }
 
     /// Installs the release.
     pub(crate) fn install(&self, values: &Path, more: &[&str]) -> Result<(), HelmError> {
-        self.on_release("install", values, more).map(drop)
+        self.run_on_release("install", values, more).map(drop)
     }
 
     /// Upgrades the release.
     pub(crate) fn upgrade(&self, values: &Path, more: &[&str]) -> Result<(), HelmError> {
-        self.on_release("upgrade", values, more).map(drop)
+        self.run_on_release("upgrade", values, more).map(drop)
     }
 
     /// Removes the release, if there is one, and waits until its objects are gone.
     pub(crate) fn uninstall(&self) -> Result<(), HelmError> {
-        let release = self.chart.release();
+        let release = self.chart.release_name();
         let place = ["--namespace", Self::NAMESPACE];
         let how = ["--ignore-not-found", "--wait"];
         self.run(&[&["uninstall", release][..], &place, &how].concat()).map(drop)
     }
 
-    fn on_release(&self, verb: &str, values: &Path, more: &[&str]) -> Result<String, HelmError> {
+    fn run_on_release(&self, verb: &str, values: &Path, more: &[&str]) -> Result<String, HelmError> {
         let (chart, values) = (self.directory.display().to_string(), values.display().to_string());
         let mut arguments = vec![
             verb,
-            self.chart.release(),
+            self.chart.release_name(),
             &chart,
             "--namespace",
             Self::NAMESPACE,
@@ -145,7 +145,7 @@ impl Helm {
     fn run(&self, arguments: &[&str]) -> Result<String, HelmError> {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig);
-        for name in HOMES {
+        for name in HOME_VARIABLES {
             command.env(name, &self.home);
         }
         // The proxy of the environment knows no cluster on loopback.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 /// How often an object is looked at.
-const GLANCE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// `kubectl` did not do as it was told.
 #[derive(Debug, Error)]
@@ -24,13 +24,13 @@ pub(crate) enum KubectlError {
     #[error("`kubectl {call}` failed: {message}")]
     Failed { call: String, message: String },
     #[error("`kubectl {call}` answered no JSON")]
-    Answer {
+    InvalidJson {
         call: String,
         #[source]
         source: serde_json::Error,
     },
     #[error("{what} was not so after {} s; last seen: {seen}", patience.as_secs())]
-    Late { what: String, patience: Duration, seen: String },
+    TimedOut { what: String, patience: Duration, seen: String },
 }
 
 /// `kubectl` for one cluster.
@@ -52,16 +52,16 @@ impl Kubectl {
 
     /// Runs `kubectl` and returns what it wrote.
     pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, KubectlError> {
-        self.feed(arguments, "")
+        self.run_with_input(arguments, "")
     }
 
     /// Applies objects. The API decides, strictly: a field that it does not know is an error.
     pub(crate) fn apply(&self, objects: &Value) -> Result<(), KubectlError> {
-        self.feed(&["apply", "--validate=strict", "--filename=-"], &objects.to_string()).map(drop)
+        self.run_with_input(&["apply", "--validate=strict", "--filename=-"], &objects.to_string()).map(drop)
     }
 
     /// Makes a namespace in which objects of these definitions can be.
-    pub(crate) fn found(&self, namespace: &str, definitions: &str) -> Result<(), KubectlError> {
+    pub(crate) fn create_namespace_with_definitions(&self, namespace: &str, definitions: &str) -> Result<(), KubectlError> {
         self.run(&["apply", "--filename", definitions])?;
         self.apply(&json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace },
@@ -69,18 +69,18 @@ impl Kubectl {
     }
 
     /// Has the API read and admit objects in YAML strictly, without keeping them.
-    pub(crate) fn admit(&self, objects: &str) -> Result<(), KubectlError> {
+    pub(crate) fn apply_dry_run(&self, objects: &str) -> Result<(), KubectlError> {
         let arguments = ["apply", "--dry-run=server", "--validate=strict", "--filename=-"];
-        self.feed(&arguments, objects).map(drop)
+        self.run_with_input(&arguments, objects).map(drop)
     }
 
     /// Reads an object.
-    pub(crate) fn read(&self, arguments: &[&str]) -> Result<Value, KubectlError> {
+    pub(crate) fn get_json(&self, arguments: &[&str]) -> Result<Value, KubectlError> {
         let mut whole = vec!["get", "--output=json"];
         whole.extend(arguments);
         let answer = self.run(&whole)?;
         serde_json::from_str(&answer)
-            .map_err(|source| KubectlError::Answer { call: whole.join(" "), source })
+            .map_err(|source| KubectlError::InvalidJson { call: whole.join(" "), source })
     }
 
     /// Deletes objects and waits until they are gone; objects that are not there are no error.
@@ -91,7 +91,7 @@ impl Kubectl {
     }
 
     /// Waits until an object is as `is_so` says.
-    pub(crate) async fn await_object(
+    pub(crate) async fn wait_for_object(
         &self,
         what: &str,
         patience: Duration,
@@ -101,7 +101,7 @@ impl Kubectl {
         let clock = SystemClock::new();
         let deadline = clock.monotonic() + patience;
         loop {
-            let seen = self.read(arguments);
+            let seen = self.get_json(arguments);
             if let Ok(object) = &seen
                 && is_so(object)
             {
@@ -112,22 +112,22 @@ impl Kubectl {
                     Ok(object) => object.get("status").unwrap_or(&object).to_string(),
                     Err(error) => error.to_string(),
                 };
-                return Err(KubectlError::Late { what: what.to_owned(), patience, seen });
+                return Err(KubectlError::TimedOut { what: what.to_owned(), patience, seen });
             }
-            clock.sleep(GLANCE).await;
+            clock.sleep(POLL_INTERVAL).await;
         }
     }
 
     /// `kubectl` without arguments of its own.
-    pub(crate) fn command(&self) -> Command {
-        let mut command = self.as_people_call_it();
+    pub(crate) fn base_command(&self) -> Command {
+        let mut command = self.command_with_kubeconfig_variable();
         command.arg("--kubeconfig").arg(&self.kubeconfig);
         command
     }
 
     /// `kubectl` that finds the cluster by its environment: no flag may stand before the name of a
     /// plugin.
-    pub(crate) fn as_people_call_it(&self) -> Command {
+    pub(crate) fn command_with_kubeconfig_variable(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env("KUBECONFIG", &self.kubeconfig);
         // The proxy of the environment knows no cluster on loopback.
@@ -137,9 +137,9 @@ impl Kubectl {
         command
     }
 
-    fn feed(&self, arguments: &[&str], input: &str) -> Result<String, KubectlError> {
+    fn run_with_input(&self, arguments: &[&str], input: &str) -> Result<String, KubectlError> {
         let start = |source| KubectlError::Start { program: self.program.clone(), source };
-        let mut command = self.command();
+        let mut command = self.base_command();
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(start)?;
         if let Some(mut stdin) = child.stdin.take() {
@@ -160,15 +160,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_shows_the_call_and_what_came_back() {
+    fn failed_call_shows_command_and_error() {
         let kubectl = Kubectl::new(Path::new("false"), Path::new("/nowhere"));
         let error = kubectl.run(&["get", "nodes"]).expect_err("it fails");
         assert!(error.to_string().starts_with("`kubectl get nodes` failed"), "{error}");
     }
 
     #[test]
-    fn an_answer_that_is_no_json_is_an_error() {
+    fn non_json_output_is_an_error() {
         let kubectl = Kubectl::new(Path::new("echo"), Path::new("/nowhere"));
-        assert!(matches!(kubectl.read(&["nodes"]), Err(KubectlError::Answer { .. })));
+        assert!(matches!(kubectl.get_json(&["nodes"]), Err(KubectlError::InvalidJson { .. })));
     }
 }

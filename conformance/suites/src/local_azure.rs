@@ -23,9 +23,9 @@ pub(crate) enum LocalAzureError {
         source: std::io::Error,
     },
     #[error("the local Azure ended without saying where it listens")]
-    Silent,
+    NoSessionLine,
     #[error("the local Azure said something unexpected: {line}")]
-    Unexpected {
+    UnexpectedOutput {
         line: String,
         #[source]
         source: serde_json::Error,
@@ -37,7 +37,7 @@ pub(crate) enum LocalAzureError {
         source: reqwest::Error,
     },
     #[error("the control API answered {path} with {status}: {body}")]
-    Refused { path: String, status: u16, body: String },
+    ErrorResponse { path: String, status: u16, body: String },
 }
 
 /// A running local Azure; it ends when this is dropped.
@@ -45,8 +45,8 @@ pub(crate) enum LocalAzureError {
 pub(crate) struct LocalAzure {
     program: PathBuf,
     child: Child,
-    session: Session,
-    control: ControlApi,
+    session: LocalAzureSession,
+    control_api: ControlApi,
     directory: TempDir,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct ControlApi {
 
 /// What `lanyard azure serve --output json` prints once it answers.
 #[derive(Debug, Clone, Deserialize)]
-struct Session {
+struct LocalAzureSession {
     proxy: String,
     control: String,
     ca_file: PathBuf,
@@ -83,12 +83,12 @@ impl LocalAzure {
         }
         let session = parse_session(&line);
         if session.is_err() {
-            end(&mut child);
+            kill_and_wait(&mut child);
         }
         let session = session?;
         let control = ControlApi::new(&session.control)?;
         let program = lanyard.to_path_buf();
-        Ok(Self { program, child, session, control, directory })
+        Ok(Self { program, child, session, control_api: control, directory })
     }
 
     /// The program that serves it.
@@ -97,7 +97,7 @@ impl LocalAzure {
     }
 
     /// The URL of the intercepting proxy.
-    pub(crate) fn proxy(&self) -> &str {
+    pub(crate) fn proxy_url(&self) -> &str {
         &self.session.proxy
     }
 
@@ -117,8 +117,8 @@ impl LocalAzure {
     }
 
     /// Its control API.
-    pub(crate) const fn control(&self) -> &ControlApi {
-        &self.control
+    pub(crate) const fn control_api(&self) -> &ControlApi {
+        &self.control_api
     }
 }
 
@@ -133,46 +133,46 @@ impl ControlApi {
     }
 
     /// `GET` on the control API.
-    pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, LocalAzureError> {
-        self.call(path, self.client.get(self.url(path))).await
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, LocalAzureError> {
+        self.send(path, self.client.get(self.endpoint_url(path))).await
     }
 
     /// `POST` on the control API.
-    pub(crate) async fn write<T: DeserializeOwned>(
+    pub(crate) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
         body: &Value,
     ) -> Result<T, LocalAzureError> {
-        let request = self.client.post(self.url(path));
+        let request = self.client.post(self.endpoint_url(path));
         let request = request.header("content-type", "application/json").body(body.to_string());
-        self.call(path, request).await
+        self.send(path, request).await
     }
 
     /// `PUT` on the control API.
-    pub(crate) async fn replace<T: DeserializeOwned>(
+    pub(crate) async fn put<T: DeserializeOwned>(
         &self,
         path: &str,
         body: &Value,
     ) -> Result<T, LocalAzureError> {
-        let request = self.client.put(self.url(path));
+        let request = self.client.put(self.endpoint_url(path));
         let request = request.header("content-type", "application/json").body(body.to_string());
-        self.call(path, request).await
+        self.send(path, request).await
     }
 
     /// Issues a new certificate for a component: a new version of its vault secret.
-    pub(crate) async fn rotate(
+    pub(crate) async fn rotate_credential(
         &self,
         component: &str,
         padding: usize,
     ) -> Result<Value, LocalAzureError> {
-        self.write("rotate", &json!({ "component": component, "padding": padding })).await
+        self.post("rotate", &json!({ "component": component, "padding": padding })).await
     }
 
-    fn url(&self, path: &str) -> String {
+    fn endpoint_url(&self, path: &str) -> String {
         format!("{}/{path}", self.url)
     }
 
-    async fn call<T: DeserializeOwned>(
+    async fn send<T: DeserializeOwned>(
         &self,
         path: &str,
         request: reqwest::RequestBuilder,
@@ -183,10 +183,10 @@ impl ControlApi {
         let body = answer.text().await.map_err(unreachable)?;
         if !status.is_success() {
             let path = path.to_owned();
-            return Err(LocalAzureError::Refused { path, status: status.as_u16(), body });
+            return Err(LocalAzureError::ErrorResponse { path, status: status.as_u16(), body });
         }
         // The body may hold what guests sign in with: it does not go into the error.
-        serde_json::from_str(&body).map_err(|source| LocalAzureError::Unexpected {
+        serde_json::from_str(&body).map_err(|source| LocalAzureError::UnexpectedOutput {
             line: format!("an answer to {path} of another shape"),
             source,
         })
@@ -195,20 +195,20 @@ impl ControlApi {
 
 impl Drop for LocalAzure {
     fn drop(&mut self) {
-        end(&mut self.child);
+        kill_and_wait(&mut self.child);
     }
 }
 
-fn parse_session(line: &str) -> Result<Session, LocalAzureError> {
+fn parse_session(line: &str) -> Result<LocalAzureSession, LocalAzureError> {
     if line.trim().is_empty() {
-        return Err(LocalAzureError::Silent);
+        return Err(LocalAzureError::NoSessionLine);
     }
     serde_json::from_str(line)
-        .map_err(|source| LocalAzureError::Unexpected { line: line.trim().to_owned(), source })
+        .map_err(|source| LocalAzureError::UnexpectedOutput { line: line.trim().to_owned(), source })
 }
 
 /// The state lives in a temporary directory, so there is nothing to finish.
-fn end(child: &mut Child) {
+fn kill_and_wait(child: &mut Child) {
     // It may have ended by itself.
     drop(child.kill());
     drop(child.wait());
@@ -219,17 +219,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_read_and_other_output_is_shown() {
+    fn session_line_is_parsed_and_other_output_is_reported() {
         let line = r#"{"address":"127.0.0.1:1","proxy":"http://127.0.0.1:1","control":"http://127.0.0.1:1/lanyard/v1","ca_file":"a","ca_bundle":"b","process":1}"#;
         assert_eq!(parse_session(line).expect("it is one").proxy, "http://127.0.0.1:1");
         let error = parse_session("listening on port 1").expect_err("it is none");
         assert!(error.to_string().contains("listening on port 1"), "{error}");
-        assert!(matches!(parse_session("\n"), Err(LocalAzureError::Silent)));
+        assert!(matches!(parse_session("\n"), Err(LocalAzureError::NoSessionLine)));
     }
 
     #[test]
-    fn a_program_that_ends_at_once_is_silent() {
+    fn program_that_exits_reports_no_session_line() {
         let error = LocalAzure::start(Path::new("true"), "").expect_err("it serves nothing");
-        assert!(matches!(error, LocalAzureError::Silent), "{error}");
+        assert!(matches!(error, LocalAzureError::NoSessionLine), "{error}");
     }
 }

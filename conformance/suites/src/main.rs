@@ -5,23 +5,23 @@
 //! the suite to run.
 
 mod api_server;
-mod classes;
-mod compare;
+mod class_manifests;
+mod request_differences;
 mod daemon;
-mod exchange;
-mod ground;
+mod proxied_request;
+mod azure_target;
 mod helm;
 mod kubectl;
-mod live;
+mod live_subscription;
 mod local_azure;
-mod ours;
-mod peers;
-mod plugin;
-mod program;
-mod recorder;
+mod lanyard_clients;
+mod driver_processes;
+mod node_plugin_process;
+mod client_program;
+mod recording_proxy;
 mod registrar;
-mod settings;
-mod site;
+mod suite_setup;
+mod suite_cluster;
 mod suites;
 mod toolbox;
 mod tutorial;
@@ -33,28 +33,28 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::settings::{Arguments, Prepared, SetupError};
+use crate::suite_setup::{SuiteArgs, PreparedSuite, SuiteSetupError};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = SuiteArgs::parse();
     // `vars` leaves out nothing that we read: our names and their values are text.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    match settings::prepare(&arguments, environment) {
-        Ok(Prepared { trials, ground }) => {
-            let conclusion = libtest_mimic::run(&arguments.runner(), trials);
+    match suite_setup::prepare_suite(&arguments, environment) {
+        Ok(PreparedSuite { trials, keep_alive: ground }) => {
+            let conclusion = libtest_mimic::run(&arguments.runner_arguments(), trials);
             drop(ground);
             if conclusion.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
         Err(error) => {
-            complain(&error);
+            print_error(&error);
             ExitCode::from(2)
         }
     }
 }
 
-fn complain(error: &SetupError) {
+fn print_error(error: &SuiteSetupError) {
     let mut text = format!("error: {error}");
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

@@ -14,16 +14,16 @@ use tonic::{Request, Response, Status};
 
 /// Shows a driver to the kubelet as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Registrar {
+pub(crate) struct DriverRegistrar {
     server: JoinHandle<()>,
 }
 
-impl Registrar {
+impl DriverRegistrar {
     /// Shows the driver of this name at `socket` to the kubelet of this directory. Needs a runtime.
-    pub(crate) fn show(kubelet: &Path, driver: &str, socket: &Path) -> Result<Self, SocketError> {
+    pub(crate) fn start(kubelet: &Path, driver: &str, socket: &Path) -> Result<Self, SocketError> {
         let path = kubelet.join("plugins_registry").join(format!("{driver}-reg.sock"));
         let (incoming, file) = PrivateSocket::bind(&path)?.split();
-        let shown = Shown { driver: driver.to_owned(), socket: socket.to_path_buf() };
+        let shown = RegistrarService { driver: driver.to_owned(), socket: socket.to_path_buf() };
         let server = tokio::spawn(async move {
             let service = RegistrationServer::new(shown);
             // The socket goes with its server, and with it the driver from the kubelet's list.
@@ -34,19 +34,19 @@ impl Registrar {
     }
 }
 
-impl Drop for Registrar {
+impl Drop for DriverRegistrar {
     fn drop(&mut self) {
         self.server.abort();
     }
 }
 
-struct Shown {
+struct RegistrarService {
     driver: String,
     socket: PathBuf,
 }
 
 #[async_trait]
-impl Registration for Shown {
+impl Registration for RegistrarService {
     async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
         Ok(Response::new(PluginInfo {
             r#type: "CSIPlugin".to_owned(),

@@ -1,7 +1,7 @@
 //! The suites, each a list of trials.
 
 pub(crate) mod chart;
-mod clients;
+mod client_cases;
 pub(crate) mod csi;
 pub(crate) mod go;
 pub(crate) mod hosted_cluster;
@@ -14,7 +14,7 @@ pub(crate) mod operator;
 pub(crate) mod python;
 pub(crate) mod requests;
 pub(crate) mod rust;
-mod store;
+mod etcd_client;
 
 use std::error::Error;
 use std::fmt;
@@ -22,7 +22,7 @@ use std::fmt;
 use libtest_mimic::Failed;
 
 /// An error with its causes, as a trial reports it.
-fn chain(error: impl Error) -> Failed {
+fn failed_with_causes(error: impl Error) -> Failed {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -34,7 +34,7 @@ fn chain(error: impl Error) -> Failed {
 }
 
 /// Fails a trial unless two values are the same.
-fn expect_same<T: PartialEq + fmt::Debug>(what: &str, is: T, should: T) -> Result<(), Failed> {
+fn expect_equal<T: PartialEq + fmt::Debug>(what: &str, is: T, should: T) -> Result<(), Failed> {
     if is == should {
         Ok(())
     } else {

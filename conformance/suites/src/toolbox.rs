@@ -34,7 +34,7 @@ impl FromStr for NamedTool {
 /// A suite needs a program that nobody gave.
 #[derive(Debug, Error)]
 #[error("the suite needs `--tool {0}=PATH`")]
-pub(crate) struct AbsentTool(&'static str);
+pub(crate) struct MissingTool(&'static str);
 
 /// The programs of a suite.
 #[derive(Debug, Clone, Default)]
@@ -47,8 +47,8 @@ impl Toolbox {
     }
 
     /// The program of this name.
-    pub(crate) fn path(&self, name: &'static str) -> Result<&Path, AbsentTool> {
-        self.0.get(name).map(PathBuf::as_path).ok_or(AbsentTool(name))
+    pub(crate) fn program_path(&self, name: &'static str) -> Result<&Path, MissingTool> {
+        self.0.get(name).map(PathBuf::as_path).ok_or(MissingTool(name))
     }
 }
 
@@ -57,12 +57,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tools_are_found_by_name_and_an_absent_one_is_named() {
+    fn tools_are_found_by_name_and_missing_ones_are_reported() {
         let tools: Vec<NamedTool> =
             ["helm=/a/helm", "helm=/b/helm"].map(|it| it.parse().expect("it is one")).to_vec();
         let toolbox = Toolbox::new(&tools);
-        assert_eq!(toolbox.path("helm").expect("it is there"), Path::new("/b/helm"));
-        let absent = toolbox.path("etcd").expect_err("it is not there");
+        assert_eq!(toolbox.program_path("helm").expect("it is there"), Path::new("/b/helm"));
+        let absent = toolbox.program_path("etcd").expect_err("it is not there");
         assert!(absent.to_string().contains("--tool etcd="), "{absent}");
         for wrong in ["helm", "=/a", "helm="] {
             assert!(wrong.parse::<NamedTool>().is_err(), "{wrong}");

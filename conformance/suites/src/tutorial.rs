@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// A command of a page, and the output that the page shows below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct TutorialStep {
     /// The command as a shell reads it.
     pub(crate) command: String,
     /// The lines below it. `…` in a line stands for any text.
@@ -46,17 +46,17 @@ pub(crate) struct Tutorial {
 
 /// Where commands run, and what is different from the surroundings that the page describes.
 #[derive(Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct TutorialEnvironment {
     /// The working directory.
     pub(crate) directory: PathBuf,
     /// Variables of every command.
     pub(crate) environment: Vec<(String, String)>,
     /// Variables that no command gets.
-    pub(crate) removed: &'static [&'static str],
+    pub(crate) removed_variables: &'static [&'static str],
     /// For each chart a values file that is appended to its `helm install`.
-    pub(crate) values: Vec<(&'static str, PathBuf)>,
+    pub(crate) chart_values: Vec<(&'static str, PathBuf)>,
     /// Texts of commands, and what takes their place.
-    pub(crate) replaced: Vec<(&'static str, String)>,
+    pub(crate) replacements: Vec<(&'static str, String)>,
 }
 
 impl Tutorial {
@@ -68,7 +68,7 @@ impl Tutorial {
     }
 
     /// The commands in the `console` blocks below the heading with this text, up to the next heading.
-    pub(crate) fn section(&self, heading: &str) -> Result<Vec<Step>, TutorialError> {
+    pub(crate) fn section_steps(&self, heading: &str) -> Result<Vec<TutorialStep>, TutorialError> {
         let mut is_here = false;
         let mut is_console = false;
         let mut lines = Vec::new();
@@ -84,18 +84,18 @@ impl Tutorial {
                 is_console = line == "```console";
             }
         }
-        let steps = steps(&lines);
+        let steps = parse_steps(&lines);
         if steps.is_empty() { Err(TutorialError::NoSection(heading.to_owned())) } else { Ok(steps) }
     }
 }
 
 /// Commands begin with `$ ` and go on after a line that ends in a backslash.
-fn steps(lines: &[&str]) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
+fn parse_steps(lines: &[&str]) -> Vec<TutorialStep> {
+    let mut steps: Vec<TutorialStep> = Vec::new();
     let mut goes_on = false;
     for line in lines {
         if let Some(command) = line.strip_prefix("$ ") {
-            steps.push(Step { command: command.to_owned(), output: Vec::new() });
+            steps.push(TutorialStep { command: command.to_owned(), output: Vec::new() });
         } else if let Some(step) = steps.last_mut() {
             if goes_on {
                 step.command.push('\n');
@@ -110,13 +110,13 @@ fn steps(lines: &[&str]) -> Vec<Step> {
     steps
 }
 
-impl Surroundings {
+impl TutorialEnvironment {
     /// Runs a command and returns its output, which has to contain the lines of the page.
-    pub(crate) fn run(&self, step: &Step) -> Result<String, TutorialError> {
-        let text = self.adapted(&step.command);
+    pub(crate) fn run_step(&self, step: &TutorialStep) -> Result<String, TutorialError> {
+        let text = self.adapt_command(&step.command);
         let mut command = Command::new("sh");
         command.arg("-c").arg(&text).current_dir(&self.directory);
-        for name in self.removed {
+        for name in self.removed_variables {
             command.env_remove(name);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -128,23 +128,23 @@ impl Surroundings {
             let message = format!("{printed}{}", String::from_utf8_lossy(&output.stderr));
             return Err(TutorialError::Failed { command: text, message });
         }
-        match step.output.iter().find(|line| !printed.lines().any(|it| is_like(it, line))) {
+        match step.output.iter().find(|line| !printed.lines().any(|it| matches_line(it, line))) {
             None => Ok(printed),
             Some(line) => Err(TutorialError::Output { command: text, line: line.clone(), printed }),
         }
     }
 
     /// The command with the values file of its chart, and with what is replaced here.
-    fn adapted(&self, command: &str) -> String {
+    fn adapt_command(&self, command: &str) -> String {
         let mut text = command.to_owned();
         if text.starts_with("helm install") {
-            for (chart, values) in &self.values {
+            for (chart, values) in &self.chart_values {
                 if text.contains(&format!("charts/{chart} ")) {
                     text = format!("{text} --values {}", values.display());
                 }
             }
         }
-        for (from, to) in &self.replaced {
+        for (from, to) in &self.replacements {
             text = text.replace(from, to);
         }
         text
@@ -152,7 +152,7 @@ impl Surroundings {
 }
 
 /// Whether a printed line is the page's, whose `…` stands for any text. Blanks count as one.
-fn is_like(printed: &str, line: &str) -> bool {
+fn matches_line(printed: &str, line: &str) -> bool {
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (printed, line) = (plain(printed), plain(line));
     let mut parts = line.split('…');
@@ -175,46 +175,46 @@ mod tests {
     const PAGE: &str = "# Page\n\n## One\n\n```console\n$ echo a \\\n    b\na b\n$ true\n```\n\n```yaml\n$ no\n```\n\n## Two\n";
 
     #[test]
-    fn a_section_has_the_commands_of_its_console_blocks_with_their_output() {
+    fn section_steps_returns_console_commands_and_output() {
         let page = Tutorial { text: PAGE.to_owned() };
-        let first = Step { command: "echo a \\\n    b".to_owned(), output: vec!["a b".to_owned()] };
-        let second = Step { command: "true".to_owned(), output: Vec::new() };
-        assert_eq!(page.section("One").expect("it is there"), [first, second]);
-        assert!(matches!(page.section("Two"), Err(TutorialError::NoSection(_))));
+        let first = TutorialStep { command: "echo a \\\n    b".to_owned(), output: vec!["a b".to_owned()] };
+        let second = TutorialStep { command: "true".to_owned(), output: Vec::new() };
+        assert_eq!(page.section_steps("One").expect("it is there"), [first, second]);
+        assert!(matches!(page.section_steps("Two"), Err(TutorialError::NoSection(_))));
     }
 
     #[test]
-    fn an_ellipsis_stands_for_any_text_and_nothing_else_does() {
+    fn only_an_ellipsis_matches_any_text() {
         for (printed, line) in
             [("a  b c", "a b c"), ("NAME  12s", "NAME …"), ("x is 7 y", "x … y"), ("", "")]
         {
-            assert!(is_like(printed, line), "{printed}: {line}");
+            assert!(matches_line(printed, line), "{printed}: {line}");
         }
         for (printed, line) in [("a b c", "a b"), ("ab", "b"), ("x 7 z", "x … y")] {
-            assert!(!is_like(printed, line), "{printed}: {line}");
+            assert!(!matches_line(printed, line), "{printed}: {line}");
         }
     }
 
     #[test]
-    fn a_command_gets_its_values_and_must_print_the_lines_of_the_page() {
-        let surroundings = Surroundings {
+    fn run_step_adds_values_and_checks_output() {
+        let surroundings = TutorialEnvironment {
             directory: PathBuf::from("."),
             environment: vec![("NAME".to_owned(), "value".to_owned())],
-            removed: &[],
-            values: vec![("chart", PathBuf::from("more.yaml"))],
-            replaced: vec![("127.0.0.1:7750", "127.0.0.1:1".to_owned())],
+            removed_variables: &[],
+            chart_values: vec![("chart", PathBuf::from("more.yaml"))],
+            replacements: vec![("127.0.0.1:7750", "127.0.0.1:1".to_owned())],
         };
-        let adapted = surroundings.adapted("helm install it charts/chart --wait");
+        let adapted = surroundings.adapt_command("helm install it charts/chart --wait");
         assert_eq!(adapted, "helm install it charts/chart --wait --values more.yaml");
-        let step = |command: &str, line: &str| Step {
+        let step = |command: &str, line: &str| TutorialStep {
             command: command.to_owned(),
             output: vec![line.to_owned()],
         };
-        let good = surroundings.run(&step("echo $NAME 127.0.0.1:7750", "value …:1"));
+        let good = surroundings.run_step(&step("echo $NAME 127.0.0.1:7750", "value …:1"));
         assert_eq!(good.expect("it is printed"), "value 127.0.0.1:1\n");
-        let other = surroundings.run(&step("echo other", "value"));
+        let other = surroundings.run_step(&step("echo other", "value"));
         assert!(matches!(other, Err(TutorialError::Output { .. })));
-        let failed = surroundings.run(&step("echo why >&2; exit 3", ""));
+        let failed = surroundings.run_step(&step("echo why >&2; exit 3", ""));
         assert!(failed.expect_err("it fails").to_string().contains("why"));
     }
 }

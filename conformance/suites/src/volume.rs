@@ -17,22 +17,22 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tonic::{Request, Status};
 
-use crate::peers::NODE;
+use crate::driver_processes::UNMANAGED_NODE_NAME;
 
 /// The kubelet's own deadline for a call.
-const DEADLINE: Duration = Duration::from_mins(2);
+const CALL_DEADLINE: Duration = Duration::from_mins(2);
 
 /// A call was not answered with OK.
 #[derive(Debug, Error)]
 #[error("{call} was answered {}: {}", .status.code(), .status.message())]
-pub(crate) struct CallError {
+pub(crate) struct CsiCallError {
     call: &'static str,
     pub(crate) status: Box<Status>,
 }
 
 /// A volume of a pod.
 #[derive(Debug, Clone)]
-pub(crate) struct Volume {
+pub(crate) struct TestVolume {
     pub(crate) namespace: String,
     pub(crate) pod: String,
     pub(crate) uid: String,
@@ -41,17 +41,17 @@ pub(crate) struct Volume {
     pub(crate) secrets: BTreeMap<String, String>,
     /// ServiceAccount tokens by audience, as the kubelet spells them.
     pub(crate) tokens: Option<Value>,
-    pods: PathBuf,
+    pods_directory: PathBuf,
 }
 
 /// A file of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileSeen {
+pub(crate) struct VolumeFile {
     pub(crate) mode: u32,
     pub(crate) content: Vec<u8>,
 }
 
-impl Volume {
+impl TestVolume {
     /// A volume below the kubelet's directory, for a pod and a class of the same namespace.
     pub(crate) fn new(kubelet: &Path, namespace: &str, pod: &str, class: &str) -> Self {
         Self {
@@ -61,13 +61,13 @@ impl Volume {
             class: class.to_owned(),
             secrets: BTreeMap::new(),
             tokens: None,
-            pods: kubelet.join("pods"),
+            pods_directory: kubelet.join("pods"),
         }
     }
 
     /// Where the volume is mounted.
-    pub(crate) fn target(&self) -> PathBuf {
-        self.pods
+    pub(crate) fn target_path(&self) -> PathBuf {
+        self.pods_directory
             .join(&self.uid)
             .join("volumes")
             .join("kubernetes.io~csi")
@@ -76,12 +76,12 @@ impl Volume {
     }
 
     /// The id: a digest of pod and volume, in the kubelet's case.
-    pub(crate) fn id(&self) -> String {
+    pub(crate) fn volume_id(&self) -> String {
         format!("csi-{}", self.uid.replace('-', ""))
     }
 
     /// The name of its `SecretProviderClassPodStatus`.
-    pub(crate) fn status_name(&self) -> String {
+    pub(crate) fn pod_status_name(&self) -> String {
         format!("{}-{}-{}", self.pod, self.namespace, self.class)
     }
 
@@ -92,7 +92,7 @@ impl Volume {
             "kind": "Pod",
             "metadata": { "name": self.pod, "namespace": self.namespace },
             "spec": {
-                "nodeName": NODE,
+                "nodeName": UNMANAGED_NODE_NAME,
                 "containers": [{ "name": "nobody", "image": "none" }],
                 "volumes": [{
                     "name": "secrets",
@@ -120,32 +120,32 @@ impl Volume {
             context.insert(key, tokens.to_string());
         }
         let mut request = csi::NodePublishVolumeRequest::default();
-        request.volume_id = self.id();
-        request.target_path = self.target().display().to_string();
+        request.volume_id = self.volume_id();
+        request.target_path = self.target_path().display().to_string();
         request.readonly = true;
         request.secrets = self.secrets.clone();
         request.volume_context = context;
-        request.volume_capability = Some(capability());
+        request.volume_capability = Some(volume_capability());
         request
     }
 
     /// What a pod sees: every file by its path, with the permissions and the bytes behind the
     /// links.
-    pub(crate) fn files(&self) -> std::io::Result<BTreeMap<String, FileSeen>> {
+    pub(crate) fn read_files(&self) -> std::io::Result<BTreeMap<String, VolumeFile>> {
         let mut files = BTreeMap::new();
-        collect(&self.target(), "", &mut files)?;
+        collect_files(&self.target_path(), "", &mut files)?;
         Ok(files)
     }
 
     /// Takes away what a driver left behind.
-    pub(crate) fn clear(&self) {
+    pub(crate) fn remove_directory(&self) {
         // Most often nothing is there any more, and a stack of mounts is taken down whole.
-        while unmount(self.target(), UnmountFlags::DETACH).is_ok() {}
-        drop(fs::remove_dir_all(self.pods.join(&self.uid)));
+        while unmount(self.target_path(), UnmountFlags::DETACH).is_ok() {}
+        drop(fs::remove_dir_all(self.pods_directory.join(&self.uid)));
     }
 }
 
-fn capability() -> csi::VolumeCapability {
+fn volume_capability() -> csi::VolumeCapability {
     let mount = csi::volume_capability::MountVolume::default();
     csi::VolumeCapability {
         access_mode: Some(csi::volume_capability::AccessMode {
@@ -156,10 +156,10 @@ fn capability() -> csi::VolumeCapability {
 }
 
 /// Entries that begin with two dots are the layout's own.
-fn collect(
+fn collect_files(
     directory: &Path,
     prefix: &str,
-    files: &mut BTreeMap<String, FileSeen>,
+    files: &mut BTreeMap<String, VolumeFile>,
 ) -> std::io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -170,10 +170,10 @@ fn collect(
         let (path, name) = (entry.path(), format!("{prefix}{name}"));
         let metadata = fs::metadata(&path)?;
         if metadata.is_dir() {
-            collect(&path, &format!("{name}/"), files)?;
+            collect_files(&path, &format!("{name}/"), files)?;
         } else {
             let (mode, content) = (metadata.permissions().mode() & 0o7777, fs::read(&path)?);
-            files.insert(name, FileSeen { mode, content });
+            files.insert(name, VolumeFile { mode, content });
         }
     }
     Ok(())
@@ -181,10 +181,10 @@ fn collect(
 
 /// A CSI driver at its socket.
 #[derive(Debug, Clone)]
-pub(crate) struct NodePlugin(PathBuf);
+pub(crate) struct CsiDriverClient(PathBuf);
 
-impl NodePlugin {
-    pub(crate) fn at(socket: &Path) -> Self {
+impl CsiDriverClient {
+    pub(crate) fn new(socket: &Path) -> Self {
         Self(socket.to_path_buf())
     }
 
@@ -195,41 +195,41 @@ impl NodePlugin {
 
     /// The kubelet makes every call on a connection of its own.
     fn client(&self) -> NodeClient<tonic::transport::Channel> {
-        NodeClient::new(lanyard_grpc::connect(&self.0))
+        NodeClient::new(lanyard_grpc::channel_to_socket(&self.0))
     }
 
     /// Whether the driver answers.
-    pub(crate) async fn answers(&self) -> bool {
+    pub(crate) async fn is_answering(&self) -> bool {
         self.0.exists()
             && self.client().node_get_info(csi::NodeGetInfoRequest::default()).await.is_ok()
     }
 
     /// Publishes a volume: asks for the capabilities first, as the kubelet does.
-    pub(crate) async fn publish(&self, volume: &Volume) -> Result<(), CallError> {
+    pub(crate) async fn publish(&self, volume: &TestVolume) -> Result<(), CsiCallError> {
         let asked = csi::NodeGetCapabilitiesRequest::default();
-        self.client().node_get_capabilities(asked).await.map_err(error("NodeGetCapabilities"))?;
-        if let Some(parent) = volume.target().parent() {
+        self.client().node_get_capabilities(asked).await.map_err(call_error("NodeGetCapabilities"))?;
+        if let Some(parent) = volume.target_path().parent() {
             // A driver that finds no directory says so better than we could.
             fs::create_dir_all(parent).unwrap_or_default();
         }
         let mut request = Request::new(volume.publish_request());
-        request.set_timeout(DEADLINE);
+        request.set_timeout(CALL_DEADLINE);
         let answer = self.client().node_publish_volume(request).await;
-        answer.map(drop).map_err(error("NodePublishVolume"))
+        answer.map(drop).map_err(call_error("NodePublishVolume"))
     }
 
     /// Unpublishes a volume.
-    pub(crate) async fn unpublish(&self, volume: &Volume) -> Result<(), CallError> {
-        let (volume_id, target_path) = (volume.id(), volume.target().display().to_string());
+    pub(crate) async fn unpublish(&self, volume: &TestVolume) -> Result<(), CsiCallError> {
+        let (volume_id, target_path) = (volume.volume_id(), volume.target_path().display().to_string());
         let mut request = Request::new(csi::NodeUnpublishVolumeRequest { volume_id, target_path });
-        request.set_timeout(DEADLINE);
+        request.set_timeout(CALL_DEADLINE);
         let answer = self.client().node_unpublish_volume(request).await;
-        answer.map(drop).map_err(error("NodeUnpublishVolume"))
+        answer.map(drop).map_err(call_error("NodeUnpublishVolume"))
     }
 }
 
-fn error(call: &'static str) -> impl FnOnce(Status) -> CallError {
-    move |status| CallError { call, status: Box::new(status) }
+fn call_error(call: &'static str) -> impl FnOnce(Status) -> CsiCallError {
+    move |status| CsiCallError { call, status: Box::new(status) }
 }
 
 #[cfg(test)]
@@ -239,25 +239,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_is_seen_through_its_links_and_without_their_machinery() {
+    fn read_files_follows_links_and_skips_internal_entries() {
         let kubelet = tempfile::tempdir().expect("a directory");
-        let volume = Volume::new(kubelet.path(), "default", "web", "secrets");
-        let target = volume.target();
+        let volume = TestVolume::new(kubelet.path(), "default", "web", "secrets");
+        let target = volume.target_path();
         fs::create_dir_all(target.join("..1").join("tls")).expect("it is made");
         fs::write(target.join("..1/tls/key"), "k").expect("it is written");
         let mode = fs::Permissions::from_mode(0o640);
         fs::set_permissions(target.join("..1/tls/key"), mode).expect("it is ours");
         symlink("..1", target.join("..data")).expect("it is linked");
         symlink("..data/tls", target.join("tls")).expect("it is linked");
-        let seen = volume.files().expect("it can be read");
-        let key = FileSeen { mode: 0o640, content: b"k".to_vec() };
+        let seen = volume.read_files().expect("it can be read");
+        let key = VolumeFile { mode: 0o640, content: b"k".to_vec() };
         assert_eq!(seen, BTreeMap::from([("tls/key".to_owned(), key)]));
-        volume.clear();
+        volume.remove_directory();
         assert!(!target.exists());
     }
 
     #[tokio::test]
     async fn a_socket_without_a_driver_does_not_answer() {
-        assert!(!NodePlugin::at(Path::new("/nowhere/csi.sock")).answers().await);
+        assert!(!CsiDriverClient::new(Path::new("/nowhere/csi.sock")).is_answering().await);
     }
 }

@@ -10,7 +10,7 @@ pub(crate) async fn eventually(
     what: &str,
     is_so: impl AsyncFnMut() -> Result<bool, Failed>,
 ) -> Result<(), Failed> {
-    eventually_within(PATIENCE, what, is_so).await
+    eventually_within(DEFAULT_TIMEOUT, what, is_so).await
 }
 
 /// The same for what may take its time.
@@ -25,17 +25,17 @@ pub(crate) async fn eventually_within(
         if clock.monotonic().saturating_sub(began) > patience {
             return Err(format!("after {} s: not so: {what}", patience.as_secs()).into());
         }
-        pause(PACE).await;
+        sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
 
 /// Gives what happens in the background the time to happen.
-pub(crate) async fn pause(duration: Duration) {
+pub(crate) async fn sleep(duration: Duration) {
     SystemClock::new().sleep(duration).await;
 }
 
 /// How long [`eventually`] waits.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(40);
 /// The time between two looks.
-pub(crate) const PACE: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -20,23 +20,23 @@ mod azure;
 mod encryption;
 mod hosted_cluster;
 mod hosted_cluster_identities;
-pub mod message;
+pub mod validation_messages;
 mod schema;
 #[cfg(test)]
 mod tests;
 
 pub use hosted_cluster::DEFAULT_ISSUER_URL;
 
-use schema::Schema;
+use schema::CrdSchema;
 
 /// A custom resource definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Definition {
+pub struct CrdManifest {
     /// The object, of `apiextensions.k8s.io/v1`.
     pub value: Value,
 }
 
-impl Definition {
+impl CrdManifest {
     /// The plural of the kind, which begins the name of the object.
     pub fn plural(&self) -> &str {
         self.value["spec"]["names"]["plural"].as_str().unwrap_or_default()
@@ -49,44 +49,44 @@ impl Definition {
 }
 
 /// Every definition: `HostedCluster`, `HostedControlPlane` and `HostedClusterIdentities`.
-pub fn all() -> [Definition; 3] {
+pub fn crd_manifests() -> [CrdManifest; 3] {
     [
-        hosted_cluster::hosted_cluster(),
-        hosted_cluster::hosted_control_plane(),
-        hosted_cluster_identities::hosted_cluster_identities(),
+        hosted_cluster::hosted_cluster_crd(),
+        hosted_cluster::hosted_control_plane_crd(),
+        hosted_cluster_identities::hosted_cluster_identities_crd(),
     ]
-    .map(|value| Definition { value })
+    .map(|value| CrdManifest { value })
 }
 
 /// What a kind is called.
-struct Names {
+struct CrdNames {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
     plural: &'static str,
     singular: &'static str,
-    short: &'static [&'static str],
+    short_names: &'static [&'static str],
 }
 
 /// A column that `kubectl get` prints.
-struct Column {
+struct PrinterColumn {
     name: &'static str,
     kind: &'static str,
     path: String,
     /// Only with `-o wide`.
-    wide: bool,
+    is_wide: bool,
 }
 
-impl Column {
+impl PrinterColumn {
     fn of(name: &'static str, path: &str) -> Self {
-        Self { name, kind: "string", path: path.to_owned(), wide: false }
+        Self { name, kind: "string", path: path.to_owned(), is_wide: false }
     }
 
-    fn condition(name: &'static str, condition: &str) -> Self {
+    fn condition_status(name: &'static str, condition: &str) -> Self {
         Self::of(name, &format!(r#".status.conditions[?(@.type=="{condition}")].status"#))
     }
 
-    fn message(name: &'static str, condition: &str) -> Self {
+    fn condition_message(name: &'static str, condition: &str) -> Self {
         Self::of(name, &format!(r#".status.conditions[?(@.type=="{condition}")].message"#))
     }
 
@@ -94,20 +94,20 @@ impl Column {
         Self { kind: "date", ..Self::of("Age", ".metadata.creationTimestamp") }
     }
 
-    fn wide(self) -> Self {
-        Self { wide: true, ..self }
+    fn wide_only(self) -> Self {
+        Self { is_wide: true, ..self }
     }
 
     fn to_value(&self) -> Value {
         let mut column = json!({"name": self.name, "type": self.kind, "jsonPath": self.path});
-        if self.wide {
+        if self.is_wide {
             column["priority"] = json!(1);
         }
         column
     }
 }
 
-fn definition(names: &Names, columns: &[Column], schema: Schema) -> Value {
+fn crd_json(names: &CrdNames, columns: &[PrinterColumn], schema: CrdSchema) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -120,7 +120,7 @@ fn definition(names: &Names, columns: &[Column], schema: Schema) -> Value {
                 "listKind": format!("{}List", names.kind),
                 "plural": names.plural,
                 "singular": names.singular,
-                "shortNames": names.short,
+                "shortNames": names.short_names,
             },
             "versions": [{
                 "name": names.version,
@@ -128,7 +128,7 @@ fn definition(names: &Names, columns: &[Column], schema: Schema) -> Value {
                 "storage": true,
                 "subresources": {"status": {}},
                 "additionalPrinterColumns":
-                    columns.iter().map(Column::to_value).collect::<Vec<_>>(),
+                    columns.iter().map(PrinterColumn::to_value).collect::<Vec<_>>(),
                 "schema": {"openAPIV3Schema": schema.into_value()},
             }],
         },

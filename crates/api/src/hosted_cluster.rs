@@ -16,7 +16,7 @@ mod read;
 mod tests;
 
 pub use control_plane::ControlPlaneIdentities;
-pub use read::{ReadHostedClusterError, UnquotedText};
+pub use read::{ReadHostedClusterError, UnquotedScalar};
 
 /// A wire type: every field is optional and the unknown ones are kept.
 macro_rules! wire {
@@ -61,17 +61,17 @@ wire! {
         /// The id of the cluster, a UUID.
         cluster_id: "clusterID" => String,
         /// Where the cluster runs.
-        platform: "platform" => Platform,
+        platform: "platform" => PlatformSpec,
         /// The names of the cluster.
-        dns: "dns" => Dns,
+        dns: "dns" => DnsSpec,
         /// Parts of OpenShift that are switched on or off.
-        capabilities: "capabilities" => Capabilities,
+        capabilities: "capabilities" => ClusterCapabilities,
         /// Encryption of secrets at rest.
         secret_encryption: "secretEncryption" => SecretEncryption,
         /// The issuer of service account tokens.
         issuer_url: "issuerURL" => String,
         /// The Secret with the key that signs service account tokens.
-        service_account_signing_key: "serviceAccountSigningKey" => LocalReference,
+        service_account_signing_key: "serviceAccountSigningKey" => LocalObjectReference,
         /// How the services of the control plane are published.
         services: "services" => Vec<PublishedService>,
     }
@@ -79,7 +79,7 @@ wire! {
 
 wire! {
     /// A reference to an object in the same namespace.
-    LocalReference {
+    LocalObjectReference {
         /// The name of the object.
         name: "name" => String,
     }
@@ -87,7 +87,7 @@ wire! {
 
 wire! {
     /// `spec.dns`.
-    Dns {
+    DnsSpec {
         /// The domain below which the cluster's names are.
         base_domain: "baseDomain" => String,
         /// The label between the base domain and the name; nothing means the cluster's name.
@@ -101,7 +101,7 @@ wire! {
 
 wire! {
     /// `spec.capabilities`.
-    Capabilities {
+    ClusterCapabilities {
         /// Capabilities that are on although they are off by default.
         enabled: "enabled" => Vec<String>,
         /// Capabilities that are off.
@@ -129,7 +129,7 @@ wire! {
 
 wire! {
     /// `spec.platform`: a union.
-    Platform {
+    PlatformSpec {
         /// The discriminator, `Azure` here.
         platform_type: "type" => String,
         /// The member for Azure.
@@ -163,7 +163,7 @@ wire! {
         /// `Public`, `PublicAndPrivate`, `Private`.
         topology: "topology" => String,
         /// Private connectivity.
-        private: "private" => AzurePrivate,
+        private: "private" => AzurePrivateSpec,
     }
 }
 
@@ -262,19 +262,19 @@ wire! {
 
 wire! {
     /// `private`: a union.
-    AzurePrivate {
+    AzurePrivateSpec {
         /// The discriminator: `PrivateLink` or `Swift`.
         private_type: "type" => String,
         /// The member for Private Link.
-        private_link: "privateLink" => PrivateLink,
+        private_link: "privateLink" => PrivateLinkSpec,
         /// The member for Swift.
-        swift: "swift" => Swift,
+        swift: "swift" => SwiftSpec,
     }
 }
 
 wire! {
     /// `private.privateLink`.
-    PrivateLink {
+    PrivateLinkSpec {
         /// The subnet for network address translation.
         nat_subnet_id: "natSubnetID" => String,
         /// Further subscriptions that may connect.
@@ -284,7 +284,7 @@ wire! {
 
 wire! {
     /// `private.swift`.
-    Swift {
+    SwiftSpec {
         /// The pod network instance.
         pod_network_instance: "podNetworkInstance" => String,
     }
@@ -296,23 +296,23 @@ wire! {
         /// The discriminator: `kms` or `aescbc`.
         encryption_type: "type" => String,
         /// The member for key management services.
-        kms: "kms" => Kms,
+        kms: "kms" => KmsSpec,
     }
 }
 
 wire! {
     /// `spec.secretEncryption.kms`: a union.
-    Kms {
+    KmsSpec {
         /// The discriminator: `IBMCloud`, `AWS` or `Azure`.
         provider: "provider" => String,
         /// The member for Azure.
-        azure: "azure" => AzureKms,
+        azure: "azure" => AzureKmsSpec,
     }
 }
 
 wire! {
     /// `spec.secretEncryption.kms.azure`.
-    AzureKms {
+    AzureKmsSpec {
         /// The key that encrypts.
         active_key: "activeKey" => KmsKey,
         /// A key that still decrypts.

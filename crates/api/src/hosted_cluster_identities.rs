@@ -20,13 +20,13 @@ pub struct HostedClusterIdentities {
     pub metadata: ObjectMeta,
     /// How they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<IdentitiesStatus>,
+    pub status: Option<HostedClusterIdentitiesStatus>,
 }
 
 /// `status` of [`HostedClusterIdentities`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct IdentitiesStatus {
+pub struct HostedClusterIdentitiesStatus {
     /// `metadata.generation` of the HostedCluster that this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -44,7 +44,7 @@ pub struct IdentitiesStatus {
 impl IdentityStatus {
     /// The longest [`loaded_version`](Self::loaded_version) that the API server takes, in
     /// characters.
-    pub const LONGEST_VERSION: u8 = 127;
+    pub const MAX_VERSION_LENGTH: u8 = 127;
 }
 
 /// How one identity is.
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_that_nobody_reported_says_so_and_no_more() {
+    fn unreported_identity_serializes_without_optional_fields() {
         let text = serde_json::json!({
             "apiVersion": HostedClusterIdentities::API_VERSION,
             "kind": HostedClusterIdentities::KIND,

@@ -16,7 +16,7 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
-pub mod canary_facts;
+pub mod canary_report;
 pub mod definitions;
 pub mod hosted_cluster;
 pub mod hosted_cluster_identities;
@@ -26,19 +26,19 @@ pub mod objects;
 pub mod parameters;
 pub mod pod_status;
 pub mod secret_provider_class;
-mod source_text;
+mod yaml_source;
 mod time;
-pub mod volume_facts;
+pub mod volume_report;
 
-pub use canary_facts::CanaryFacts;
+pub use canary_report::CanaryStatusReport;
 pub use hosted_cluster::{HostedCluster, ReadHostedClusterError};
 pub use hosted_cluster_identities::HostedClusterIdentities;
 pub use hosted_control_plane::HostedControlPlane;
-pub use key_order::in_key_order;
-pub use objects::{FileName, ObjectEntry, ObjectFormat, ObjectKind, ObjectVersion};
+pub use key_order::sort_keys;
+pub use objects::{MountFileName, VaultObjectEntry, VaultObjectFormat, VaultObjectKind, VaultObjectVersion};
 pub use parameters::{IdentityMode, ParameterProblem, ParameterProblems, ProviderParameters};
 pub use pod_status::SecretProviderClassPodStatus;
 pub use secret_provider_class::SecretProviderClass;
-pub use source_text::reads_as_text;
-pub use time::whole_second;
-pub use volume_facts::{ObjectFacts, VolumeFacts};
+pub use yaml_source::is_unquoted_yaml_string;
+pub use time::truncate_to_second;
+pub use volume_report::{ObjectStatusReport, VolumeStatusReport};

@@ -16,25 +16,25 @@ mod entry;
 #[cfg(test)]
 mod tests;
 
-pub use entry::MOST_FILES;
+pub use entry::MAX_FILES;
 pub(crate) use entry::parse_objects;
 
 /// One entry of `objects`: an object of the vault and the file that it becomes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectEntry {
+pub struct VaultObjectEntry {
     /// `objectName`: the name of the object in the vault.
     pub name: SecretName,
     /// `objectType`.
-    pub kind: ObjectKind,
+    pub kind: VaultObjectKind,
     /// `objectAlias`: the file to write instead of one named after the object.
-    pub alias: Option<FileName>,
+    pub alias: Option<MountFileName>,
     /// `objectVersion`; nothing means the current version, at every read.
-    pub version: Option<ObjectVersion>,
+    pub version: Option<VaultObjectVersion>,
     /// `objectVersionHistory`: how many versions become files `<file>/<index>`, newest first.
     /// One (never less) means a single version in the file itself.
-    pub history: u32,
+    pub history_length: u32,
     /// `objectFormat`; nothing means PEM. PFX is for secrets only.
-    pub format: Option<ObjectFormat>,
+    pub format: Option<VaultObjectFormat>,
     /// `objectEncoding`, applied after the conversion of the format; nothing means UTF-8. For
     /// secrets only.
     pub encoding: Option<ObjectEncoding>,
@@ -42,15 +42,15 @@ pub struct ObjectEntry {
     pub file_permission: Option<u32>,
 }
 
-impl ObjectEntry {
+impl VaultObjectEntry {
     /// The current version of a secret, in a file of the same name.
     pub const fn secret(name: SecretName, encoding: Option<ObjectEncoding>) -> Self {
         Self {
             name,
-            kind: ObjectKind::Secret,
+            kind: VaultObjectKind::Secret,
             alias: None,
             version: None,
-            history: 1,
+            history_length: 1,
             format: None,
             encoding,
             file_permission: None,
@@ -59,21 +59,21 @@ impl ObjectEntry {
 
     /// The path of the file in the mount (of the directory, where a history is asked for).
     pub fn file_name(&self) -> &str {
-        self.alias.as_ref().map_or_else(|| self.name.as_str(), FileName::as_str)
+        self.alias.as_ref().map_or_else(|| self.name.as_str(), MountFileName::as_str)
     }
 
     /// Every path that the entry writes: one, or one for each version of the history.
     pub fn paths(&self) -> Vec<String> {
-        if self.history <= 1 {
+        if self.history_length <= 1 {
             return vec![self.file_name().to_owned()];
         }
-        (0..self.history).map(|index| format!("{}/{index}", self.file_name())).collect()
+        (0..self.history_length).map(|index| format!("{}/{index}", self.file_name())).collect()
     }
 }
 
 /// The kind of an object in a vault. The names are lower case, exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ObjectKind {
+pub enum VaultObjectKind {
     /// `secret`.
     Secret,
     /// `key`: its public part becomes a file.
@@ -82,7 +82,7 @@ pub enum ObjectKind {
     Certificate,
 }
 
-impl ObjectKind {
+impl VaultObjectKind {
     /// Every kind.
     pub const ALL: [Self; 3] = [Self::Secret, Self::Key, Self::Certificate];
 
@@ -96,7 +96,7 @@ impl ObjectKind {
     }
 }
 
-impl fmt::Display for ObjectKind {
+impl fmt::Display for VaultObjectKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())
     }
@@ -104,14 +104,14 @@ impl fmt::Display for ObjectKind {
 
 /// The format of the file of a secret that belongs to a certificate. Names are read in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ObjectFormat {
+pub enum VaultObjectFormat {
     /// `pem`: a PKCS#12 value is converted.
     Pem,
     /// `pfx`: a PKCS#12 value stays what it is.
     Pfx,
 }
 
-impl ObjectFormat {
+impl VaultObjectFormat {
     /// Every format.
     pub const ALL: [Self; 2] = [Self::Pem, Self::Pfx];
 
@@ -129,16 +129,16 @@ impl ObjectFormat {
 /// `a..b` is refused too, as upstream does; a class that it refuses must not begin to work here
 /// and break when it is used there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileName(String);
+pub struct MountFileName(String);
 
-impl FileName {
+impl MountFileName {
     /// The path as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl FromStr for FileName {
+impl FromStr for MountFileName {
     type Err = ParseIdentifierError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -154,7 +154,7 @@ impl FromStr for FileName {
     }
 }
 
-impl fmt::Display for FileName {
+impl fmt::Display for MountFileName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(&self.0)
     }
@@ -165,16 +165,16 @@ impl fmt::Display for FileName {
 /// Azure's versions are 32 hexadecimal digits. Any text of letters, digits and `-` is taken, so
 /// that a version stays one segment of a URL.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectVersion(String);
+pub struct VaultObjectVersion(String);
 
-impl ObjectVersion {
+impl VaultObjectVersion {
     /// The version as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl FromStr for ObjectVersion {
+impl FromStr for VaultObjectVersion {
     type Err = ParseIdentifierError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -190,7 +190,7 @@ impl FromStr for ObjectVersion {
     }
 }
 
-impl fmt::Display for ObjectVersion {
+impl fmt::Display for VaultObjectVersion {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(&self.0)
     }
@@ -200,11 +200,11 @@ impl fmt::Display for ObjectVersion {
 ///
 /// A secret with an encoding and nothing else is written byte for byte as HyperShift's operators
 /// write it, with the name unquoted: the reader takes every scalar as text.
-pub(crate) fn render_objects(entries: &[ObjectEntry]) -> String {
+pub(crate) fn render_objects(entries: &[VaultObjectEntry]) -> String {
     let mut text = String::from("\narray:\n");
     for entry in entries {
         text.push_str("  - |\n");
-        for (field, value) in fields(entry) {
+        for (field, value) in entry_fields(entry) {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "    {field}: {value}");
         }
@@ -212,14 +212,14 @@ pub(crate) fn render_objects(entries: &[ObjectEntry]) -> String {
     text
 }
 
-fn fields(entry: &ObjectEntry) -> Vec<(&'static str, String)> {
-    let mut fields = vec![("objectName", scalar_of(&entry.name))];
+fn entry_fields(entry: &VaultObjectEntry) -> Vec<(&'static str, String)> {
+    let mut fields = vec![("objectName", render_secret_name(&entry.name))];
     let mut push = |field, value: Option<String>| fields.extend(value.map(|value| (field, value)));
     push("objectEncoding", entry.encoding.map(|encoding| encoding.name().to_owned()));
     push("objectType", Some(entry.kind.name().to_owned()));
     push("objectAlias", entry.alias.as_ref().map(|alias| single_quoted(alias.as_str())));
     push("objectVersion", entry.version.as_ref().map(|version| single_quoted(version.as_str())));
-    push("objectVersionHistory", (entry.history > 1).then(|| entry.history.to_string()));
+    push("objectVersionHistory", (entry.history_length > 1).then(|| entry.history_length.to_string()));
     push("objectFormat", entry.format.map(|format| format.name().to_owned()));
     push("filePermission", entry.file_permission.map(|mode| format!("\"{mode:04o}\"")));
     fields
@@ -227,7 +227,7 @@ fn fields(entry: &ObjectEntry) -> Vec<(&'static str, String)> {
 
 /// A name is written bare, as the reference writes it, except for the one name that is no scalar:
 /// a lone `-` begins a list, and the reference's own rendering of it cannot be read.
-fn scalar_of(name: &SecretName) -> String {
+fn render_secret_name(name: &SecretName) -> String {
     if name.as_str() == "-" { single_quoted("-") } else { name.to_string() }
 }
 
@@ -236,22 +236,22 @@ fn single_quoted(text: &str) -> String {
 }
 
 /// A problem of one object entry, with its place in the list.
-pub(crate) fn problem(
+pub(crate) fn entry_problem(
     index: usize,
     field: &'static str,
     reason: impl Into<String>,
 ) -> ParameterProblem {
-    ParameterProblem::Object { index, field, reason: excerpt(reason.into()) }
+    ParameterProblem::InvalidObject { index, field, reason: truncate_reason(reason.into()) }
 }
 
 /// A reason quotes what the class says, and that may be long.
-fn excerpt(mut reason: String) -> String {
-    if reason.len() > LONGEST_REASON {
-        reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
+fn truncate_reason(mut reason: String) -> String {
+    if reason.len() > MAX_REASON_BYTES {
+        reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
         reason.push('…');
     }
     reason
 }
 
 /// In bytes.
-const LONGEST_REASON: usize = 512;
+const MAX_REASON_BYTES: usize = 512;

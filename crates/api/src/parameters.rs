@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use lanyard_vocabulary::{ClientId, Cloud, TenantId, VaultName};
+use lanyard_vocabulary::{EntraClientId, Cloud, EntraTenantId, VaultName};
 
-use crate::objects::{ObjectEntry, parse_objects, render_objects};
+use crate::objects::{VaultObjectEntry, parse_objects, render_objects};
 
 #[cfg(test)]
 mod tests;
@@ -38,14 +38,14 @@ pub struct ProviderParameters {
     pub vault_name: VaultName,
     /// `tenantID`, or `tenantId` where the former is empty: the tenant of the vault, which need
     /// not be the tenant of the cluster. `adfs` on Azure Stack.
-    pub tenant: TenantId,
+    pub tenant: EntraTenantId,
     /// `cloudName`; nothing leaves the choice to the provider, which takes the public cloud
     /// unless it was started for another.
     pub cloud: Option<Cloud>,
     /// `cloudEnvFileName`: a file with the endpoints, for Azure Stack.
     pub cloud_env_file: Option<String>,
     /// `objects`: never empty, and no two entries write the same path.
-    pub objects: Vec<ObjectEntry>,
+    pub objects: Vec<VaultObjectEntry>,
 }
 
 /// Who reads the vault. The modes exclude each other.
@@ -55,17 +55,17 @@ pub enum IdentityMode {
     /// service.
     ManagedIdentity {
         /// `userAssignedIdentityID`; nothing means the identity that the system assigned.
-        client_id: Option<ClientId>,
+        client_id: Option<EntraClientId>,
     },
     /// `clientID` alone: the pod's service account token is exchanged.
     WorkloadIdentity {
         /// `clientID`.
-        client_id: ClientId,
+        client_id: EntraClientId,
     },
     /// `useAzureTokenProxy`: as workload identity, through the token proxy of the cluster.
     IdentityBinding {
         /// `clientID`.
-        client_id: ClientId,
+        client_id: EntraClientId,
     },
     /// None of them: client id and secret come from the volume's `nodePublishSecretRef`.
     ServicePrincipal,
@@ -79,13 +79,13 @@ impl ProviderParameters {
     /// # Errors
     /// Every problem of every key and of every entry of `objects`.
     pub fn parse(parameters: &BTreeMap<String, String>) -> Result<Self, ParameterProblems> {
-        let mut reader = Reader { parameters, problems: Vec::new() };
-        let identity = reader.identity();
-        let vault_name = reader.required(&["keyvaultName"]);
-        let tenant = reader.required(&["tenantID", "tenantId"]);
-        let cloud = reader.cloud();
-        let cloud_env_file = reader.text("cloudEnvFileName").map(str::to_owned);
-        let text = reader.text("objects").unwrap_or_default();
+        let mut reader = ParameterReader { parameters, problems: Vec::new() };
+        let identity = reader.read_identity_mode();
+        let vault_name = reader.read_required(&["keyvaultName"]);
+        let tenant = reader.read_required(&["tenantID", "tenantId"]);
+        let cloud = reader.read_cloud();
+        let cloud_env_file = reader.trimmed_value("cloudEnvFileName").map(str::to_owned);
+        let text = reader.trimmed_value("objects").unwrap_or_default();
         let objects = parse_objects(text, &mut reader.problems);
         match (identity, vault_name, tenant) {
             (Some(identity), Some(vault_name), Some(tenant)) if reader.problems.is_empty() => {
@@ -107,7 +107,7 @@ impl ProviderParameters {
         let is_pod = self.identity == IdentityMode::PodIdentity;
         let is_managed = matches!(self.identity, IdentityMode::ManagedIdentity { .. });
         let is_binding = matches!(self.identity, IdentityMode::IdentityBinding { .. });
-        let text = |client: Option<ClientId>| client.map(|client| client.to_string());
+        let text = |client: Option<EntraClientId>| client.map(|client| client.to_string());
         let six = [
             ("usePodIdentity", Some(is_pod.to_string())),
             ("useVMManagedIdentity", Some(is_managed.to_string())),
@@ -151,7 +151,7 @@ pub enum ParameterProblem {
     },
     /// More than one identity mode is switched on.
     #[error("only one identity mode can be used, and {} are true", keys.join(" and "))]
-    SeveralIdentityModes {
+    MultipleIdentityModes {
         /// The keys that are true.
         keys: Vec<&'static str>,
     },
@@ -165,7 +165,7 @@ pub enum ParameterProblem {
     },
     /// `objects` as a whole cannot be read.
     #[error("`objects` cannot be read: {reason}")]
-    Objects {
+    InvalidObjects {
         /// What is wrong with it.
         reason: String,
     },
@@ -181,13 +181,13 @@ pub enum ParameterProblem {
     },
     /// There are more problems in `objects` than are told.
     #[error("`objects` has {more} more problems")]
-    MoreObjects {
+    MoreObjectProblems {
         /// How many are not told.
         more: usize,
     },
     /// An entry of `objects` is wrong.
     #[error("objects[{index}]{}{field}: {reason}", if field.is_empty() { "" } else { "." })]
-    Object {
+    InvalidObject {
         /// The place of the entry, from 0.
         index: usize,
         /// The field of the entry; empty for the entry as a whole.
@@ -204,12 +204,12 @@ impl ParameterProblem {
             Self::Missing { key, .. }
             | Self::NotBoolean { key, .. }
             | Self::Invalid { key, .. } => (*key).to_owned(),
-            Self::SeveralIdentityModes { keys } => keys.join(", "),
-            Self::Objects { .. } | Self::TooManyObjects { .. } | Self::MoreObjects { .. } => {
+            Self::MultipleIdentityModes { keys } => keys.join(", "),
+            Self::InvalidObjects { .. } | Self::TooManyObjects { .. } | Self::MoreObjectProblems { .. } => {
                 "objects".to_owned()
             }
-            Self::Object { index, field: "", .. } => format!("objects[{index}]"),
-            Self::Object { index, field, .. } => format!("objects[{index}].{field}"),
+            Self::InvalidObject { index, field: "", .. } => format!("objects[{index}]"),
+            Self::InvalidObject { index, field, .. } => format!("objects[{index}].{field}"),
         }
     }
 
@@ -221,17 +221,17 @@ impl ParameterProblem {
             }
             Self::Missing { key, .. } => Some(format!("set `{key}` in spec.parameters")),
             Self::NotBoolean { .. } => Some("write \"true\" or \"false\", in quotes".to_owned()),
-            Self::SeveralIdentityModes { .. } => {
+            Self::MultipleIdentityModes { .. } => {
                 Some("leave one of them \"true\" and set the others to \"false\"".to_owned())
             }
-            Self::Objects { .. } => Some(
+            Self::InvalidObjects { .. } => Some(
                 "write `array:` and below it one `- |` for each object, with its fields indented"
                     .to_owned(),
             ),
             Self::TooManyObjects { .. } => {
                 Some("divide the objects among several SecretProviderClasses".to_owned())
             }
-            Self::Invalid { .. } | Self::Object { .. } | Self::MoreObjects { .. } => None,
+            Self::Invalid { .. } | Self::InvalidObject { .. } | Self::MoreObjectProblems { .. } => None,
         }
     }
 }
@@ -254,39 +254,39 @@ impl fmt::Display for ParameterProblems {
     }
 }
 
-struct Reader<'a> {
+struct ParameterReader<'a> {
     parameters: &'a BTreeMap<String, String>,
     problems: Vec<ParameterProblem>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ParameterReader<'a> {
     /// The trimmed value; nothing when it is absent or blank.
-    fn text(&self, key: &str) -> Option<&'a str> {
+    fn trimmed_value(&self, key: &str) -> Option<&'a str> {
         self.parameters.get(key).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
 
-    fn identity(&mut self) -> Option<IdentityMode> {
+    fn read_identity_mode(&mut self) -> Option<IdentityMode> {
         const MODES: [&str; 3] = ["usePodIdentity", "useVMManagedIdentity", "useAzureTokenProxy"];
-        let switches = MODES.map(|key| self.boolean(key));
+        let switches = MODES.map(|key| self.read_boolean(key));
         let chosen: Vec<_> =
             MODES.into_iter().zip(switches).filter(|(_, on)| *on == Some(true)).collect();
         if chosen.len() > 1 {
             let keys = chosen.into_iter().map(|(key, _)| key).collect();
-            self.problems.push(ParameterProblem::SeveralIdentityModes { keys });
+            self.problems.push(ParameterProblem::MultipleIdentityModes { keys });
             return None;
         }
         match switches {
             [None, ..] | [_, None, _] | [.., None] => None,
             [Some(true), ..] => Some(IdentityMode::PodIdentity),
             [_, Some(true), _] => {
-                let client_id = self.optional("userAssignedIdentityID").ok()?;
+                let client_id = self.read_optional("userAssignedIdentityID").ok()?;
                 Some(IdentityMode::ManagedIdentity { client_id })
             }
             [.., Some(true)] => {
-                let client_id = self.required(&["clientID"])?;
+                let client_id = self.read_required(&["clientID"])?;
                 Some(IdentityMode::IdentityBinding { client_id })
             }
-            _ => Some(match self.optional("clientID").ok()? {
+            _ => Some(match self.read_optional("clientID").ok()? {
                 Some(client_id) => IdentityMode::WorkloadIdentity { client_id },
                 None => IdentityMode::ServicePrincipal,
             }),
@@ -294,8 +294,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Go's `strconv.ParseBool`, with blank as false.
-    fn boolean(&mut self, key: &'static str) -> Option<bool> {
-        match self.text(key).unwrap_or("false") {
+    fn read_boolean(&mut self, key: &'static str) -> Option<bool> {
+        match self.trimmed_value(key).unwrap_or("false") {
             "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
             "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
             text => {
@@ -306,8 +306,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn cloud(&mut self) -> Option<Cloud> {
-        let text = self.text("cloudName")?;
+    fn read_cloud(&mut self) -> Option<Cloud> {
+        let text = self.trimmed_value("cloudName")?;
         let cloud = Cloud::parse_provider_name(text);
         if cloud.is_none() {
             let known = Cloud::ALL.map(|cloud| format!("`{cloud}`")).join(", ");
@@ -318,12 +318,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The value under the first of the keys that has one.
-    fn required<T: std::str::FromStr<Err: fmt::Display>>(
+    fn read_required<T: std::str::FromStr<Err: fmt::Display>>(
         &mut self,
         keys: &[&'static str],
     ) -> Option<T> {
-        if let Some(key) = keys.iter().find(|key| self.text(key).is_some()) {
-            return self.optional(key).ok()?;
+        if let Some(key) = keys.iter().find(|key| self.trimmed_value(key).is_some()) {
+            return self.read_optional(key).ok()?;
         }
         let key = keys[0];
         let similar = self.parameters.iter().find_map(|(known, value)| {
@@ -334,21 +334,21 @@ impl<'a> Reader<'a> {
     }
 
     /// The value, if the key has one.
-    fn optional<T: std::str::FromStr<Err: fmt::Display>>(
+    fn read_optional<T: std::str::FromStr<Err: fmt::Display>>(
         &mut self,
         key: &'static str,
-    ) -> Result<Option<T>, Reported> {
-        let Some(text) = self.text(key) else { return Ok(None) };
+    ) -> Result<Option<T>, ProblemRecorded> {
+        let Some(text) = self.trimmed_value(key) else { return Ok(None) };
         match text.parse() {
             Ok(value) => Ok(Some(value)),
             Err(error) => {
                 let reason = error.to_string();
                 self.problems.push(ParameterProblem::Invalid { key, reason });
-                Err(Reported)
+                Err(ProblemRecorded)
             }
         }
     }
 }
 
 /// The problem is among the reader's problems.
-struct Reported;
+struct ProblemRecorded;

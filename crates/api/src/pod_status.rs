@@ -24,7 +24,7 @@ pub struct SecretProviderClassPodStatus {
     pub metadata: ObjectMeta,
     /// What is mounted.
     #[serde(default)]
-    pub status: PodStatus,
+    pub status: SecretProviderClassPodStatusStatus,
     /// Fields that this type does not know.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
@@ -33,7 +33,7 @@ pub struct SecretProviderClassPodStatus {
 /// `status` of a [`SecretProviderClassPodStatus`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PodStatus {
+pub struct SecretProviderClassPodStatusStatus {
     /// The pod, in the namespace of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_name: Option<String>,
@@ -49,7 +49,7 @@ pub struct PodStatus {
     pub mounted: Option<bool>,
     /// The objects in the volume, sorted by id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub objects: Vec<PodStatusObject>,
+    pub objects: Vec<SecretProviderClassObject>,
     /// Fields that this type does not know.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
@@ -58,7 +58,7 @@ pub struct PodStatus {
 /// An object in a volume.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PodStatusObject {
+pub struct SecretProviderClassObject {
     /// The id: of Key Vault `<type>/<name>`, and `/<index>` in a history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -76,9 +76,9 @@ impl SecretProviderClassPodStatus {
     /// `kind`.
     pub const KIND: &str = "SecretProviderClassPodStatus";
     /// The label with the name of the node, by which each node finds its own.
-    pub const NODE_NAME: &str = "internal.secrets-store.csi.k8s.io/node-name";
+    pub const NODE_NAME_LABEL: &str = "internal.secrets-store.csi.k8s.io/node-name";
     /// The annotation with what lanyard knows about the volume beyond the status, as JSON.
-    pub const VOLUME_FACTS: &str = "lanyard.dev/volume-facts";
+    pub const VOLUME_REPORT_ANNOTATION: &str = "lanyard.dev/volume-facts";
 }
 
 impl k8s_openapi::Resource for SecretProviderClassPodStatus {
@@ -129,6 +129,6 @@ mod tests {
     #[test]
     fn an_empty_object_is_read() {
         let status: SecretProviderClassPodStatus = serde_json::from_str("{}").unwrap();
-        assert_eq!(status.status, PodStatus::default());
+        assert_eq!(status.status, SecretProviderClassPodStatusStatus::default());
     }
 }

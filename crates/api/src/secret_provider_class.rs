@@ -96,16 +96,16 @@ impl SecretProviderClass {
     /// `kind`.
     pub const KIND: &str = "SecretProviderClass";
     /// The provider of Azure Key Vault.
-    pub const AZURE: &str = "azure";
+    pub const AZURE_PROVIDER: &str = "azure";
 
     /// The class for Azure Key Vault with these parameters.
-    pub fn of_azure(metadata: ObjectMeta, parameters: &ProviderParameters) -> Self {
+    pub fn for_azure(metadata: ObjectMeta, parameters: &ProviderParameters) -> Self {
         Self {
             api_version: Self::API_VERSION.to_owned(),
             kind: Self::KIND.to_owned(),
             metadata,
             spec: SecretProviderClassSpec {
-                provider: Some(Self::AZURE.to_owned()),
+                provider: Some(Self::AZURE_PROVIDER.to_owned()),
                 parameters: Some(parameters.to_parameters()),
                 ..SecretProviderClassSpec::default()
             },

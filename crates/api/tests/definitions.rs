@@ -6,45 +6,45 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use k8s_openapi::Resource;
-use lanyard_api::pod_status::{PodStatus, PodStatusObject};
+use lanyard_api::pod_status::{SecretProviderClassPodStatusStatus, SecretProviderClassObject};
 use lanyard_api::secret_provider_class::{SecretObject, SecretObjectData, SecretProviderClassSpec};
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use serde_json::{Value, json};
 
-fn definition(file: &str) -> Value {
+fn read_crd(file: &str) -> Value {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/lanyard-node/files/crds");
     let text = std::fs::read_to_string(chart.join(file)).unwrap();
     serde_saphyr::from_str(&text).unwrap()
 }
 
-fn schema<'a>(definition: &'a Value, version: &str) -> &'a Value {
+fn schema_of_version<'a>(definition: &'a Value, version: &str) -> &'a Value {
     let versions = definition["spec"]["versions"].as_array().unwrap();
     let found = versions.iter().find(|it| it["name"] == version).unwrap();
     &found["schema"]["openAPIV3Schema"]
 }
 
 /// The paths of all leaves of a value; lists and free maps count as one.
-fn paths_of_value(value: &Value, at: &str, paths: &mut BTreeSet<String>) {
+fn collect_value_paths(value: &Value, at: &str, paths: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             for (name, inner) in fields {
-                paths_of_value(inner, &format!("{at}.{name}"), paths);
+                collect_value_paths(inner, &format!("{at}.{name}"), paths);
             }
         }
-        Value::Array(items) => items.iter().for_each(|it| paths_of_value(it, at, paths)),
+        Value::Array(items) => items.iter().for_each(|it| collect_value_paths(it, at, paths)),
         _ => {
             paths.insert(at.to_owned());
         }
     }
 }
 
-fn paths_of_schema(schema: &Value, at: &str, paths: &mut BTreeSet<String>) {
+fn collect_schema_paths(schema: &Value, at: &str, paths: &mut BTreeSet<String>) {
     if let Some(properties) = schema["properties"].as_object() {
         for (name, inner) in properties {
-            paths_of_schema(inner, &format!("{at}.{name}"), paths);
+            collect_schema_paths(inner, &format!("{at}.{name}"), paths);
         }
     } else if schema["type"] == "array" {
-        paths_of_schema(&schema["items"], at, paths);
+        collect_schema_paths(&schema["items"], at, paths);
     } else if schema["additionalProperties"].is_object() {
         paths.insert(format!("{at}.any"));
     } else {
@@ -53,7 +53,7 @@ fn paths_of_schema(schema: &Value, at: &str, paths: &mut BTreeSet<String>) {
 }
 
 /// An object of which every field that the type knows is set; free maps hold the key `any`.
-fn whole_class() -> Value {
+fn class_with_all_fields() -> Value {
     let map = || BTreeMap::from([("any".to_owned(), "x".to_owned())]);
     let data = SecretObjectData {
         object_name: Some("x".to_owned()),
@@ -77,24 +77,24 @@ fn whole_class() -> Value {
     json!({"spec": spec})
 }
 
-fn whole_pod_status() -> Value {
-    let object = PodStatusObject {
+fn pod_status_with_all_fields() -> Value {
+    let object = SecretProviderClassObject {
         id: Some("x".to_owned()),
         version: Some("x".to_owned()),
-        ..PodStatusObject::default()
+        ..SecretProviderClassObject::default()
     };
-    let status = PodStatus {
+    let status = SecretProviderClassPodStatusStatus {
         pod_name: Some("x".to_owned()),
         secret_provider_class_name: Some("x".to_owned()),
         target_path: Some("x".to_owned()),
         mounted: Some(true),
         objects: vec![object],
-        ..PodStatus::default()
+        ..SecretProviderClassPodStatusStatus::default()
     };
     json!({"status": status})
 }
 
-fn check<K: Resource>(definition: &Value) {
+fn assert_crd_matches<K: Resource>(definition: &Value) {
     let spec = &definition["spec"];
     assert_eq!(definition["metadata"]["name"], format!("{}.{}", K::URL_PATH_SEGMENT, K::GROUP));
     assert_eq!(spec["group"], K::GROUP);
@@ -117,29 +117,29 @@ fn check<K: Resource>(definition: &Value) {
 }
 
 #[test]
-fn the_schema_of_classes_knows_exactly_the_fields_of_the_type() {
-    let definition = definition("secretproviderclasses.yaml");
-    check::<SecretProviderClass>(&definition);
+fn class_schema_has_exactly_the_fields_of_the_type() {
+    let definition = read_crd("secretproviderclasses.yaml");
+    assert_crd_matches::<SecretProviderClass>(&definition);
     let mut of_type = BTreeSet::new();
-    paths_of_value(&whole_class(), "", &mut of_type);
+    collect_value_paths(&class_with_all_fields(), "", &mut of_type);
     for version in ["v1", "v1alpha1"] {
         let mut of_schema = BTreeSet::new();
-        let properties = &schema(&definition, version)["properties"];
-        paths_of_schema(&properties["spec"], ".spec", &mut of_schema);
+        let properties = &schema_of_version(&definition, version)["properties"];
+        collect_schema_paths(&properties["spec"], ".spec", &mut of_schema);
         assert_eq!(of_schema, of_type, "{version}");
     }
 }
 
 #[test]
-fn the_schema_of_pod_statuses_knows_exactly_the_fields_of_the_type() {
-    let definition = definition("secretproviderclasspodstatuses.yaml");
-    check::<SecretProviderClassPodStatus>(&definition);
+fn pod_status_schema_has_exactly_the_fields_of_the_type() {
+    let definition = read_crd("secretproviderclasspodstatuses.yaml");
+    assert_crd_matches::<SecretProviderClassPodStatus>(&definition);
     let mut of_type = BTreeSet::new();
-    paths_of_value(&whole_pod_status(), "", &mut of_type);
+    collect_value_paths(&pod_status_with_all_fields(), "", &mut of_type);
     for version in ["v1", "v1alpha1"] {
         let mut of_schema = BTreeSet::new();
-        let properties = &schema(&definition, version)["properties"];
-        paths_of_schema(&properties["status"], ".status", &mut of_schema);
+        let properties = &schema_of_version(&definition, version)["properties"];
+        collect_schema_paths(&properties["status"], ".status", &mut of_schema);
         assert_eq!(of_schema, of_type, "{version}");
     }
 }

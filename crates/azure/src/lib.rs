@@ -7,24 +7,24 @@
 //! is off ([`Transport::client_options`]), so a request is never retried twice over. Credentials take the bare [`Transport::unpaced`]: they retry by themselves,
 //! because they know what a token request may repeat.
 
-mod arm;
-mod authorize;
-mod breaker;
-mod call;
-mod pace;
-mod paced;
-mod refusal;
+mod arm_client;
+mod bearer_token_policy;
+mod circuit_breaker;
+mod authenticated_client;
+mod rate_limiter;
+mod rate_limited_client;
+mod error_details;
 mod retry;
 mod transport;
-mod turns;
+mod host_queue;
 
-pub use arm::ArmClient;
-pub use authorize::Authorize;
-pub use breaker::BreakerPolicy;
-pub use call::{CallError, Caller, Reply};
-pub use pace::Rate;
-pub use paced::{CoolingCause, CoolingError};
-pub use refusal::Refusal;
+pub use arm_client::ArmClient;
+pub use bearer_token_policy::BearerTokenPolicy;
+pub use circuit_breaker::CircuitBreakerPolicy;
+pub use authenticated_client::{AzureCallError, AuthenticatedClient, AzureResponse};
+pub use rate_limiter::RequestRate;
+pub use rate_limited_client::{ThrottleCause, ThrottledError};
+pub use error_details::AzureErrorDetails;
 pub use retry::RetryPolicy;
-pub use transport::{Transport, TransportError, TransportSettings};
-pub use turns::{Asker, Priority};
+pub use transport::{AzureTransport, AzureTransportError, AzureTransportSettings};
+pub use host_queue::{FlowId, RequestPriority};

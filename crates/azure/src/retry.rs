@@ -23,19 +23,19 @@ impl Default for RetryPolicy {
 
 /// What a try came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Try {
+pub(crate) enum AttemptOutcome {
     /// A reply with this status and the pause that the server asks for.
-    Replied { status: u16, retry_after: Option<Duration> },
+    Responded { status: u16, retry_after: Option<Duration> },
     /// No connection: nothing was sent.
-    NotSent,
+    ConnectFailed,
     /// The connection broke: it is unknown whether the request was served.
-    Broken,
+    ConnectionLost,
 }
 
-impl Try {
+impl AttemptOutcome {
     /// Whether the host is to blame: it was not reached, or failed. A refusal is no failure.
     pub(crate) const fn is_failure(self) -> bool {
-        matches!(self, Self::NotSent | Self::Broken | Self::Replied { status: 500.., .. })
+        matches!(self, Self::ConnectFailed | Self::ConnectionLost | Self::Responded { status: 500.., .. })
     }
 }
 
@@ -44,25 +44,25 @@ impl RetryPolicy {
     ///
     /// `attempt` counts from 0; `jitter` lies in 0..=1 and stretches the pause to 80..=130 %, as
     /// the Azure SDKs do.
-    pub(crate) fn pause(
+    pub(crate) fn delay_before_retry(
         &self,
         attempt: u32,
         method: Method,
-        outcome: Try,
+        outcome: AttemptOutcome,
         jitter: f64,
     ) -> Option<Duration> {
         if attempt >= self.retries {
             return None;
         }
         let server_wish = match outcome {
-            Try::NotSent => None,
-            Try::Replied { status: 429 | 503, retry_after } => retry_after,
-            Try::Broken | Try::Replied { status: 408 | 500 | 502 | 504, .. }
-                if repeatable(method) =>
+            AttemptOutcome::ConnectFailed => None,
+            AttemptOutcome::Responded { status: 429 | 503, retry_after } => retry_after,
+            AttemptOutcome::ConnectionLost | AttemptOutcome::Responded { status: 408 | 500 | 502 | 504, .. }
+                if is_idempotent(method) =>
             {
                 None
             }
-            Try::Broken | Try::Replied { .. } => return None,
+            AttemptOutcome::ConnectionLost | AttemptOutcome::Responded { .. } => return None,
         };
         match server_wish {
             // A server that asks for more patience than we have gets its refusal handed on.
@@ -77,7 +77,7 @@ impl RetryPolicy {
 }
 
 /// Whether a request may be sent again when its fate is unknown (RFC 9110, 9.2.2).
-fn repeatable(method: Method) -> bool {
+fn is_idempotent(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head | Method::Put | Method::Delete)
 }
 
@@ -88,27 +88,27 @@ mod tests {
     const POLICY: RetryPolicy =
         RetryPolicy { retries: 3, base: Duration::from_secs(1), cap: Duration::from_mins(1) };
 
-    fn replied(status: u16, retry_after: Option<u64>) -> Try {
-        Try::Replied { status, retry_after: retry_after.map(Duration::from_secs) }
+    fn responded(status: u16, retry_after: Option<u64>) -> AttemptOutcome {
+        AttemptOutcome::Responded { status, retry_after: retry_after.map(Duration::from_secs) }
     }
 
     #[test]
-    fn each_result_is_tried_again_exactly_when_it_may_be() {
+    fn each_outcome_is_retried_only_when_allowed() {
         let cases = [
-            (Method::Get, replied(200, None), None),
-            (Method::Get, replied(403, None), None),
-            (Method::Get, replied(404, Some(5)), None),
-            (Method::Get, replied(500, None), Some(800)),
-            (Method::Post, replied(500, None), None),
-            (Method::Post, replied(429, None), Some(800)),
-            (Method::Post, replied(429, Some(7)), Some(7_000)),
-            (Method::Get, replied(503, Some(61)), None),
-            (Method::Get, Try::Broken, Some(800)),
-            (Method::Post, Try::Broken, None),
-            (Method::Post, Try::NotSent, Some(800)),
+            (Method::Get, responded(200, None), None),
+            (Method::Get, responded(403, None), None),
+            (Method::Get, responded(404, Some(5)), None),
+            (Method::Get, responded(500, None), Some(800)),
+            (Method::Post, responded(500, None), None),
+            (Method::Post, responded(429, None), Some(800)),
+            (Method::Post, responded(429, Some(7)), Some(7_000)),
+            (Method::Get, responded(503, Some(61)), None),
+            (Method::Get, AttemptOutcome::ConnectionLost, Some(800)),
+            (Method::Post, AttemptOutcome::ConnectionLost, None),
+            (Method::Post, AttemptOutcome::ConnectFailed, Some(800)),
         ];
         for (method, outcome, expected) in cases {
-            let pause = POLICY.pause(0, method, outcome, 0.0);
+            let pause = POLICY.delay_before_retry(0, method, outcome, 0.0);
             assert_eq!(pause, expected.map(Duration::from_millis), "{method:?} {outcome:?}");
         }
     }
@@ -116,11 +116,11 @@ mod tests {
     #[test]
     fn the_pause_doubles_up_to_the_cap_and_ends_with_the_retries() {
         let pauses: Vec<_> = (0..4)
-            .map(|attempt| POLICY.pause(attempt, Method::Get, replied(500, None), 0.4))
+            .map(|attempt| POLICY.delay_before_retry(attempt, Method::Get, responded(500, None), 0.4))
             .collect();
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(pauses, [seconds(1), seconds(2), seconds(4), None]);
         let patient = RetryPolicy { retries: 99, ..POLICY };
-        assert_eq!(patient.pause(40, Method::Get, Try::Broken, 1.0), seconds(60));
+        assert_eq!(patient.delay_before_retry(40, Method::Get, AttemptOutcome::ConnectionLost, 1.0), seconds(60));
     }
 }

@@ -7,32 +7,32 @@ use std::time::Duration;
 use azure_core::http::{ClientOptions, HttpClient, RetryOptions, Transport as SdkTransport};
 use lanyard_clock::SharedClock;
 
-use crate::breaker::BreakerPolicy;
-use crate::pace::Rate;
-use crate::paced::{Manners, PacedClient};
+use crate::circuit_breaker::CircuitBreakerPolicy;
+use crate::rate_limiter::RequestRate;
+use crate::rate_limited_client::{RequestPolicy, RateLimitedClient};
 use crate::retry::RetryPolicy;
-use crate::turns::{Asker, Priority};
+use crate::host_queue::{FlowId, RequestPriority};
 
 /// Everything that decides how Azure is reached.
 #[derive(Clone, Default)]
-pub struct TransportSettings {
+pub struct AzureTransportSettings {
     /// The proxy for https, as a URL; nothing for a direct connection.
     pub https_proxy: Option<String>,
     /// Hosts that are reached without the proxy, in the form of `NO_PROXY`.
     pub no_proxy: Option<String>,
     /// Certificates in PEM that are trusted instead of the system's roots.
-    pub only_roots: Option<Vec<u8>>,
+    pub trusted_roots_pem: Option<Vec<u8>>,
     /// How fast a host is asked at most.
-    pub rate: Rate,
+    pub rate: RequestRate,
     /// How failed requests are tried again.
     pub retry: RetryPolicy,
     /// When a host is left alone because it fails; nothing asks it for ever. A program that does
     /// one thing and ends has no use for it.
-    pub breaker: Option<BreakerPolicy>,
+    pub breaker: Option<CircuitBreakerPolicy>,
 }
 
 /// An address of a proxy may hold a password.
-impl fmt::Debug for TransportSettings {
+impl fmt::Debug for AzureTransportSettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("TransportSettings")
@@ -48,7 +48,7 @@ impl fmt::Debug for TransportSettings {
 /// The transport cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TransportError {
+pub enum AzureTransportError {
     /// The proxy's address is none.
     #[error("the proxy's address is not one that can be used")]
     Proxy {
@@ -72,7 +72,7 @@ pub enum TransportError {
     },
 }
 
-impl TransportError {
+impl AzureTransportError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -85,23 +85,23 @@ impl TransportError {
 
 /// The way to Azure; cheap to clone, and all clones share connections, paces and cool-downs.
 #[derive(Debug, Clone)]
-pub struct Transport {
-    unpaced: Arc<dyn HttpClient>,
-    paced: PacedClient,
+pub struct AzureTransport {
+    unlimited_client: Arc<dyn HttpClient>,
+    limited_client: RateLimitedClient,
 }
 
 /// As the Azure SDK's own client.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
-impl Transport {
+impl AzureTransport {
     /// Builds the transport.
     ///
     /// # Errors
     ///
     /// Where a setting cannot be used.
-    pub fn new(settings: &TransportSettings, clock: SharedClock) -> Result<Self, TransportError> {
-        Self::wrapped(settings, clock, |client| client)
+    pub fn new(settings: &AzureTransportSettings, clock: SharedClock) -> Result<Self, AzureTransportError> {
+        Self::with_wrapped_client(settings, clock, |client| client)
     }
 
     /// The same around a client that sees each request as it is sent: to count what is asked.
@@ -109,11 +109,11 @@ impl Transport {
     /// # Errors
     ///
     /// As [`Transport::new`].
-    pub fn wrapped(
-        settings: &TransportSettings,
+    pub fn with_wrapped_client(
+        settings: &AzureTransportSettings,
         clock: SharedClock,
         wrap: impl FnOnce(Arc<dyn HttpClient>) -> Arc<dyn HttpClient>,
-    ) -> Result<Self, TransportError> {
+    ) -> Result<Self, AzureTransportError> {
         // `no_proxy` keeps reqwest from reading the environment: settings come from one place.
         let mut builder = reqwest::Client::builder()
             .no_proxy()
@@ -123,46 +123,46 @@ impl Transport {
         if let Some(url) = &settings.https_proxy {
             let exceptions = settings.no_proxy.as_deref().and_then(reqwest::NoProxy::from_string);
             let proxy = reqwest::Proxy::https(url)
-                .map_err(|source| TransportError::Proxy { source })?
+                .map_err(|source| AzureTransportError::Proxy { source })?
                 .no_proxy(exceptions);
             builder = builder.proxy(proxy);
         }
-        if let Some(pem) = &settings.only_roots {
+        if let Some(pem) = &settings.trusted_roots_pem {
             let roots = reqwest::Certificate::from_pem_bundle(pem)
-                .map_err(|source| TransportError::Roots { source })?;
+                .map_err(|source| AzureTransportError::Roots { source })?;
             builder = builder.tls_certs_only(roots);
         }
-        let client = builder.build().map_err(|source| TransportError::Client { source })?;
-        Ok(Self::over(wrap(Arc::new(client)), settings, clock))
+        let client = builder.build().map_err(|source| AzureTransportError::Client { source })?;
+        Ok(Self::from_http_client(wrap(Arc::new(client)), settings, clock))
     }
 
     /// A transport over any HTTP client: for tests and for peers in a benchmark.
-    pub fn over(
+    pub fn from_http_client(
         client: Arc<dyn HttpClient>,
-        settings: &TransportSettings,
+        settings: &AzureTransportSettings,
         clock: SharedClock,
     ) -> Self {
         let manners =
-            Manners { rate: settings.rate, retry: settings.retry, breaker: settings.breaker };
-        let paced = PacedClient::new(Arc::clone(&client), clock, manners);
-        Self { unpaced: client, paced }
+            RequestPolicy { rate: settings.rate, retry: settings.retry, breaker: settings.breaker };
+        let limited_client = RateLimitedClient::new(Arc::clone(&client), clock, manners);
+        Self { unlimited_client: client, limited_client }
     }
 
     /// The transport without pace and retry, for credentials: they own theirs.
-    pub fn unpaced(&self) -> SdkTransport {
-        SdkTransport::new(Arc::clone(&self.unpaced))
+    pub fn without_rate_limit(&self) -> SdkTransport {
+        SdkTransport::new(Arc::clone(&self.unlimited_client))
     }
 
     /// Options for a client of the Azure SDK: this transport, and no retry of its own.
     pub fn client_options(&self) -> ClientOptions {
-        self.client_options_at(Priority::default(), Asker::default())
+        self.client_options_with_priority(RequestPriority::default(), FlowId::default())
     }
 
     /// The same for a client whose requests go before or after others to the same host, and take
     /// turns with those of other askers.
-    pub fn client_options_at(&self, priority: Priority, asker: Asker) -> ClientOptions {
+    pub fn client_options_with_priority(&self, priority: RequestPriority, asker: FlowId) -> ClientOptions {
         ClientOptions {
-            transport: Some(SdkTransport::new(Arc::new(self.paced.at(priority, asker)))),
+            transport: Some(SdkTransport::new(Arc::new(self.limited_client.with_priority(priority, asker)))),
             retry: RetryOptions::none(),
             ..ClientOptions::default()
         }

@@ -7,38 +7,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lanyard_api::CanaryFacts;
+use lanyard_api::CanaryStatusReport;
 use lanyard_clock::SharedClock;
 use tokio::sync::watch;
 
-use crate::cadence::jittered;
-use crate::identity::{carried_on, is_telling};
-use crate::metrics::{CanaryMetrics, Told};
+use crate::delays::with_jitter;
+use crate::identity::{merge_with_previous, has_findings};
+use crate::metrics::{CanaryMetrics, AnnotationWriteResult};
 
 pub use self::pod::PodAnnotation;
 
 /// Whoever takes the facts of a canary: its pod, in a cluster.
 #[async_trait]
-pub trait FactsTeller: fmt::Debug + Send + Sync + 'static {
+pub trait FactsSink: fmt::Debug + Send + Sync + 'static {
     /// The facts that were told last, perhaps by an earlier process.
     ///
     /// # Errors
     ///
     /// Why they cannot be had.
-    async fn fetch_facts(&self) -> Result<Option<CanaryFacts>, TellError>;
+    async fn fetch_facts(&self) -> Result<Option<CanaryStatusReport>, PublishFactsError>;
 
     /// Tells facts in the place of those before.
     ///
     /// # Errors
     ///
     /// Why they were not told.
-    async fn apply_facts(&self, facts: &CanaryFacts) -> Result<(), TellError>;
+    async fn apply_facts(&self, facts: &CanaryStatusReport) -> Result<(), PublishFactsError>;
 }
 
 /// Facts were not told.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct TellError {
+pub struct PublishFactsError {
     /// What was tried and what came back.
     pub message: String,
     /// What to do next.
@@ -47,36 +47,36 @@ pub struct TellError {
 
 /// Tells facts as they change, and goes on trying while it cannot.
 #[derive(Debug)]
-pub struct Telling {
-    teller: Arc<dyn FactsTeller>,
+pub struct FactsPublisher {
+    sink: Arc<dyn FactsSink>,
     clock: SharedClock,
     metrics: CanaryMetrics,
 }
 
-impl Telling {
+impl FactsPublisher {
     /// Tells to `teller`.
-    pub fn new(teller: Arc<dyn FactsTeller>, clock: SharedClock, metrics: CanaryMetrics) -> Self {
-        Self { teller, clock, metrics }
+    pub fn new(sink: Arc<dyn FactsSink>, clock: SharedClock, metrics: CanaryMetrics) -> Self {
+        Self { sink, clock, metrics }
     }
 
     /// Follows the facts; ends when nobody finds out any more.
-    pub(crate) async fn follow(self, mut facts: watch::Receiver<Option<CanaryFacts>>) {
-        let mut told = self.stands().await;
+    pub(crate) async fn publish_changes(self, mut facts: watch::Receiver<Option<CanaryStatusReport>>) {
+        let mut told = self.fetch_published().await;
         loop {
-            let now = facts.borrow_and_update().clone().filter(is_telling);
+            let now = facts.borrow_and_update().clone().filter(has_findings);
             if let Some(now) = now {
                 let now = match &told {
-                    Some(before) => carried_on(now, before),
+                    Some(before) => merge_with_previous(now, before),
                     None => now,
                 };
                 if told.as_ref() == Some(&now) {
-                    self.metrics.told(Told::Unchanged);
-                } else if self.tell(&now).await {
+                    self.metrics.record_annotation_write(AnnotationWriteResult::Unchanged);
+                } else if self.write_facts(&now).await {
                     told = Some(now);
                     // One write for what changes together, and never a stream of them.
-                    self.clock.sleep(SHORTEST_PAUSE).await;
+                    self.clock.sleep(MIN_WRITE_INTERVAL).await;
                 } else {
-                    self.clock.sleep(jittered(RETRY_PAUSE, fastrand::f64())).await;
+                    self.clock.sleep(with_jitter(RETRY_DELAY, fastrand::f64())).await;
                     continue;
                 }
             }
@@ -87,39 +87,39 @@ impl Telling {
     }
 
     /// What stands there: tried until it is known, for to write what stands there is to write.
-    async fn stands(&self) -> Option<CanaryFacts> {
+    async fn fetch_published(&self) -> Option<CanaryStatusReport> {
         loop {
-            match self.teller.fetch_facts().await {
+            match self.sink.fetch_facts().await {
                 Ok(facts) => return facts,
-                Err(error) => self.warn(&error),
+                Err(error) => self.log_failure(&error),
             }
-            self.clock.sleep(jittered(RETRY_PAUSE, fastrand::f64())).await;
+            self.clock.sleep(with_jitter(RETRY_DELAY, fastrand::f64())).await;
         }
     }
 
-    async fn tell(&self, facts: &CanaryFacts) -> bool {
-        match self.teller.apply_facts(facts).await {
+    async fn write_facts(&self, facts: &CanaryStatusReport) -> bool {
+        match self.sink.apply_facts(facts).await {
             Ok(()) => {
-                self.metrics.told(Told::Written);
+                self.metrics.record_annotation_write(AnnotationWriteResult::Written);
                 true
             }
             Err(error) => {
-                self.warn(&error);
+                self.log_failure(&error);
                 false
             }
         }
     }
 
-    fn warn(&self, error: &TellError) {
-        self.metrics.told(Told::Failed);
+    fn log_failure(&self, error: &PublishFactsError) {
+        self.metrics.record_annotation_write(AnnotationWriteResult::Failed);
         tracing::warn!(hint = error.hint, "{error}; trying again");
     }
 }
 
 /// No two writes are closer.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(5);
+const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long after a failure it is tried again.
-const RETRY_PAUSE: Duration = Duration::from_secs(30);
+const RETRY_DELAY: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,13 @@
 //! The call that the role of a component grants.
 
 use azure_core::http::Method;
-use lanyard_azure::{CallError, Caller};
-use lanyard_desired::proof::Expected;
-use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_azure::{AzureCallError, AuthenticatedClient};
+use lanyard_desired::proof::ExpectedAuthorization;
+use lanyard_vocabulary::cloud::CloudEndpoints;
 use url::Url;
 
 use crate::metrics::CallResult;
-use crate::trouble::{THROTTLED, Trouble};
+use crate::proof_error::{THROTTLED_CODE, ProofError};
 
 /// A request that changes nothing, to a service of one cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl GrantedCall {
     /// # Errors
     ///
     /// What is wrong with the line.
-    pub fn parse(line: &str, endpoints: &Endpoints) -> Result<Self, ParseCallError> {
+    pub fn parse(line: &str, endpoints: &CloudEndpoints) -> Result<Self, ParseCallError> {
         let mut words = line.split_whitespace();
         let (Some(method), Some(address), None) = (words.next(), words.next(), words.next()) else {
             return Err(ParseCallError::Form { line: line.to_owned() });
@@ -76,7 +76,7 @@ impl GrantedCall {
         if !url.query_pairs().any(|(name, value)| name == "api-version" && !value.is_empty()) {
             return Err(ParseCallError::NoVersion { url: address.to_owned() });
         }
-        let scope = Caller::scope_in(&url, endpoints).ok_or_else(|| ParseCallError::Host {
+        let scope = AuthenticatedClient::scope_in_cloud(&url, endpoints).ok_or_else(|| ParseCallError::Host {
             host: url.host_str().unwrap_or_default().to_owned(),
         })?;
         Ok(Self { method, url, scope })
@@ -88,20 +88,20 @@ impl GrantedCall {
     }
 
     /// Makes the call, and says whether it proves what it should.
-    pub(crate) async fn make(&self, caller: &Caller) -> Result<(), CallError> {
+    pub(crate) async fn send_request(&self, caller: &AuthenticatedClient) -> Result<(), AzureCallError> {
         let answer = caller.send(self.method, &self.url, None).await;
         match answer {
             Ok(_) => Ok(()),
             Err(error) => {
                 let (status, code) = (error.status().unwrap_or_default(), error.code());
-                let granted = Expected::Granted.is_met_by(status, code.unwrap_or_default());
+                let granted = ExpectedAuthorization::Granted.is_met_by(status, code.unwrap_or_default());
                 if granted { Ok(()) } else { Err(error) }
             }
         }
     }
 
     /// What is called, for messages.
-    pub(crate) fn target(&self) -> String {
+    pub(crate) fn describe_target(&self) -> String {
         format!("{} {}{}", self.method, self.url.host_str().unwrap_or_default(), self.url.path())
     }
 }
@@ -116,29 +116,29 @@ pub(crate) fn parse_url(text: &str) -> Option<Url> {
 
 /// What became of a call.
 #[derive(Debug)]
-pub(crate) struct Called {
-    pub(crate) outcome: Result<(), Trouble>,
+pub(crate) struct CallOutcome {
+    pub(crate) outcome: Result<(), ProofError>,
     pub(crate) result: CallResult,
 }
 
-impl Called {
-    pub(crate) fn of(answer: Result<(), CallError>) -> Self {
+impl CallOutcome {
+    pub(crate) fn from_result(answer: Result<(), AzureCallError>) -> Self {
         let Err(error) = answer else {
             return Self { outcome: Ok(()), result: CallResult::Granted };
         };
-        let trouble = Trouble::of_call(&error);
+        let trouble = ProofError::of_call(&error);
         let result = match &error {
-            CallError::Token { .. } => CallResult::NoToken,
-            CallError::Unauthorized { .. } => CallResult::Unauthenticated,
-            CallError::Forbidden { .. } => CallResult::Refused,
-            _ if trouble.code == THROTTLED => CallResult::Throttled,
-            CallError::Unreachable { .. } => CallResult::Unreachable,
+            AzureCallError::Token { .. } => CallResult::NoToken,
+            AzureCallError::Unauthorized { .. } => CallResult::Unauthenticated,
+            AzureCallError::Forbidden { .. } => CallResult::Refused,
+            _ if trouble.code == THROTTLED_CODE => CallResult::Throttled,
+            AzureCallError::Unreachable { .. } => CallResult::Unreachable,
             _ => CallResult::Failed,
         };
         Self { outcome: Err(trouble), result }
     }
 
-    pub(crate) fn silent(trouble: Trouble) -> Self {
+    pub(crate) fn timed_out(trouble: ProofError) -> Self {
         Self { outcome: Err(trouble), result: CallResult::Unreachable }
     }
 }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_canary_does_not_call_is_refused_with_what_is_wrong() {
+    fn unsupported_calls_are_rejected_with_reason() {
         let cases = [
             ("https://management.azure.com/?api-version=1", "METHOD URL"),
             ("GET https://management.azure.com/ x", "METHOD URL"),

@@ -1,31 +1,31 @@
 //! The canary: rounds of proof, and who hears of them.
 
-mod prober;
-mod round;
+mod probe_task;
+mod proof_loop;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_api::canary_facts::{CanaryFacts, ProbeFacts};
-use lanyard_azure::{Caller, RetryPolicy, Transport};
+use lanyard_api::canary_report::{CanaryStatusReport, CanaryProbeReport};
+use lanyard_azure::{AuthenticatedClient, RetryPolicy, AzureTransport};
 use lanyard_clock::SharedClock;
 use lanyard_credential::{RetrySettings, TokenTransport};
-use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::{Component, Hop};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use self::prober::{Prober, Probing};
-use self::round::Rounds;
-use crate::annotation::Telling;
-use crate::cadence::jittered;
+use self::probe_task::{ProbeTask, ProbeReport};
+use self::proof_loop::ProofLoop;
+use crate::annotation::FactsPublisher;
+use crate::delays::with_jitter;
 use crate::call::GrantedCall;
-use crate::credential::Followed;
-use crate::identity::Identity;
+use crate::credential::FollowedCredential;
+use crate::identity::IdentityState;
 use crate::metrics::CanaryMetrics;
-use crate::place::CredentialPlace;
+use crate::credential_location::CredentialFileLocation;
 use crate::probe::ProbeSettings;
-use crate::track::{Moment, Patience};
+use crate::check_tracker::{ClockReading, FailureThreshold};
 
 /// What a canary proves, and how often.
 #[derive(Debug, Clone)]
@@ -33,9 +33,9 @@ pub struct CanarySettings {
     /// Whose identity.
     pub component: Component,
     /// The cloud.
-    pub endpoints: &'static Endpoints,
+    pub endpoints: &'static CloudEndpoints,
     /// How the credential file is found.
-    pub place: CredentialPlace,
+    pub credential_location: CredentialFileLocation,
     /// What the role grants; without it the proof ends with a token for Azure Resource Manager.
     pub call: Option<GrantedCall>,
     /// What is probed beyond that.
@@ -47,23 +47,23 @@ pub struct CanarySettings {
     /// The time between two probes that are good.
     pub probe_interval: Duration,
     /// When trouble on the way is told.
-    pub patience: Patience,
+    pub failure_threshold: FailureThreshold,
 }
 
 /// What a canary works with.
 #[derive(Debug, Clone)]
-pub struct CanaryParts {
+pub struct CanaryDependencies {
     /// The time.
     pub clock: SharedClock,
     /// The way to Azure, best with [`CanaryParts::RETRY`].
-    pub transport: Transport,
+    pub transport: AzureTransport,
     /// The way to Entra, best with [`CanaryParts::token_retry`].
     pub token_transport: TokenTransport,
     /// Who counts.
     pub metrics: CanaryMetrics,
 }
 
-impl CanaryParts {
+impl CanaryDependencies {
     /// How the way to Azure retries: not at all. The next round is the retry, and a host that wants
     /// to be left alone is not waited for.
     pub const RETRY: RetryPolicy =
@@ -79,44 +79,44 @@ impl CanaryParts {
 
 /// Keeps proving the identity of one component.
 #[derive(Debug)]
-pub struct Canary {
+pub struct IdentityCanary {
     settings: CanarySettings,
-    parts: CanaryParts,
-    telling: Option<Telling>,
+    dependencies: CanaryDependencies,
+    publisher: Option<FactsPublisher>,
 }
 
-impl Canary {
+impl IdentityCanary {
     /// A canary that tells metrics and the log.
-    pub const fn new(settings: CanarySettings, parts: CanaryParts) -> Self {
-        Self { settings, parts, telling: None }
+    pub const fn new(settings: CanarySettings, dependencies: CanaryDependencies) -> Self {
+        Self { settings, dependencies, publisher: None }
     }
 
     /// The same, which tells its facts too.
     #[must_use]
-    pub fn telling(mut self, telling: Telling) -> Self {
-        self.telling = Some(telling);
+    pub fn with_publisher(mut self, telling: FactsPublisher) -> Self {
+        self.publisher = Some(telling);
         self
     }
 
     /// Proves until it is dropped. A broken identity is no reason to end: it is what a canary is for.
     pub async fn run(self) {
-        let Self { settings, parts, telling } = self;
+        let Self { settings, dependencies: parts, publisher: telling } = self;
         // They end with this set, and so with this future.
         let mut tasks = JoinSet::new();
         let (told, facts) = watch::channel(None);
         if let Some(telling) = telling {
-            tasks.spawn(telling.follow(facts));
+            tasks.spawn(telling.publish_changes(facts));
         }
-        let mut board = Board::new(&settings, parts.clone(), told);
-        let followed = board.open(&settings).await;
-        parts.metrics.holds(Arc::clone(&followed.credential), &settings.scope());
-        let (sender, probed) = mpsc::channel(PROBES_WAITING);
+        let mut board = IdentityReporter::new(&settings, parts.clone(), told);
+        let followed = board.open_credential(&settings).await;
+        parts.metrics.observe_credential(Arc::clone(&followed.credential), &settings.scope());
+        let (sender, probed) = mpsc::channel(PROBE_QUEUE_SIZE);
         for probe in &settings.probes {
-            let prober = Prober::new(probe.clone(), &settings, &parts);
+            let prober = ProbeTask::new(probe.clone(), &settings, &parts);
             tasks.spawn(prober.run(followed.clone(), sender.clone()));
         }
         drop(sender);
-        Rounds::new(&settings, parts, followed).run(&mut board, probed).await;
+        ProofLoop::new(&settings, parts, followed).run(&mut board, probed).await;
     }
 }
 
@@ -130,74 +130,74 @@ impl CanarySettings {
     }
 
     /// The hops that are walked.
-    fn hops(&self) -> Vec<Hop> {
+    fn hops_to_prove(&self) -> Vec<Hop> {
         let call = self.call.as_ref().map(|_| Hop::Granted);
         [Hop::Credential, Hop::EntraToken].into_iter().chain(call).collect()
     }
 
-    fn caller(&self, followed: &Followed, transport: &Transport) -> Caller {
+    fn caller(&self, followed: &FollowedCredential, transport: &AzureTransport) -> AuthenticatedClient {
         let credential = Arc::clone(&followed.credential);
-        Caller::new(self.scope(), credential, transport)
+        AuthenticatedClient::new(self.scope(), credential, transport)
     }
 }
 
 /// What is known, and how it is published.
 #[derive(Debug)]
-struct Board {
-    identity: Identity,
-    parts: CanaryParts,
-    told: watch::Sender<Option<CanaryFacts>>,
+struct IdentityReporter {
+    identity: IdentityState,
+    dependencies: CanaryDependencies,
+    facts_sender: watch::Sender<Option<CanaryStatusReport>>,
 }
 
-impl Board {
+impl IdentityReporter {
     fn new(
         settings: &CanarySettings,
-        parts: CanaryParts,
-        told: watch::Sender<Option<CanaryFacts>>,
+        dependencies: CanaryDependencies,
+        facts_sender: watch::Sender<Option<CanaryStatusReport>>,
     ) -> Self {
-        let identity = Identity::new(settings.component, &settings.hops(), settings.patience);
-        Self { identity, parts, told }
+        let identity = IdentityState::new(settings.component, &settings.hops_to_prove(), settings.failure_threshold);
+        Self { identity, dependencies, facts_sender }
     }
 
-    fn now(&self) -> Moment {
-        let clock = &self.parts.clock;
-        Moment { wall: clock.now(), monotonic: clock.monotonic() }
+    fn now(&self) -> ClockReading {
+        let clock = &self.dependencies.clock;
+        ClockReading { wall: clock.now(), monotonic: clock.monotonic() }
     }
 
     /// Opens the credential file, however long it takes until it can be.
-    async fn open(&mut self, settings: &CanarySettings) -> Followed {
+    async fn open_credential(&mut self, settings: &CanarySettings) -> FollowedCredential {
         loop {
-            match Followed::open(&settings.place, &self.parts.token_transport).await {
+            match FollowedCredential::open(&settings.credential_location, &self.dependencies.token_transport).await {
                 Ok(followed) => return followed,
                 Err(trouble) => {
-                    self.parts.metrics.failed(Hop::Credential);
+                    self.dependencies.metrics.record_hop_failure(Hop::Credential);
                     let now = self.now();
-                    self.identity.walked(Hop::Credential, Err(trouble), now);
-                    self.publish();
+                    self.identity.record_hop(Hop::Credential, Err(trouble), now);
+                    self.publish_facts();
                 }
             }
-            let pause = settings.interval.min(LONGEST_WAIT_FOR_FILE);
-            self.parts.clock.sleep(jittered(pause, fastrand::f64())).await;
+            let pause = settings.interval.min(MAX_FILE_POLL_INTERVAL);
+            self.dependencies.clock.sleep(with_jitter(pause, fastrand::f64())).await;
         }
     }
 
     /// What one of the probes came to.
-    fn probed(&mut self, probing: Probing) {
-        self.parts.metrics.probed(probing.kind, probing.result());
+    fn record_probe(&mut self, probing: ProbeReport) {
+        self.dependencies.metrics.record_probe(probing.kind, probing.result());
         let now = self.now();
-        self.identity.probed(probing.kind, probing.outcome, now);
-        self.publish();
+        self.identity.record_probe(probing.kind, probing.outcome, now);
+        self.publish_facts();
     }
 
     /// Publishes what is known where it is something new.
-    fn publish(&self) {
-        self.parts.metrics.show(&self.identity);
+    fn publish_facts(&self) {
+        self.dependencies.metrics.update_gauges(&self.identity);
         let facts = self.identity.facts();
-        self.told.send_if_modified(|told| {
+        self.facts_sender.send_if_modified(|told| {
             if told.as_ref() == Some(&facts) {
                 return false;
             }
-            log(told.as_ref(), &facts);
+            log_changes(told.as_ref(), &facts);
             *told = Some(facts);
             true
         });
@@ -205,7 +205,7 @@ impl Board {
 }
 
 /// Says in the log what changed for the worse or the better.
-fn log(before: Option<&CanaryFacts>, now: &CanaryFacts) {
+fn log_changes(before: Option<&CanaryStatusReport>, now: &CanaryStatusReport) {
     let last_good_hop = now.last_good_hop.as_deref();
     match (&now.failure, before.and_then(|it| it.failure.as_ref())) {
         (Some(failure), before) if before != Some(failure) => {
@@ -229,7 +229,7 @@ fn log(before: Option<&CanaryFacts>, now: &CanaryFacts) {
         _ => {}
     }
     for probe in &now.probes {
-        let is_same = |it: &ProbeFacts| it == probe;
+        let is_same = |it: &CanaryProbeReport| it == probe;
         if before.is_some_and(|it| it.probes.iter().any(is_same)) {
             continue;
         }
@@ -243,8 +243,8 @@ fn log(before: Option<&CanaryFacts>, now: &CanaryFacts) {
 }
 
 /// How long it takes at most until a file that was not there is noticed.
-const LONGEST_WAIT_FOR_FILE: Duration = Duration::from_secs(10);
-const PROBES_WAITING: usize = 4;
+const MAX_FILE_POLL_INTERVAL: Duration = Duration::from_secs(10);
+const PROBE_QUEUE_SIZE: usize = 4;
 
 #[cfg(test)]
 mod tests;

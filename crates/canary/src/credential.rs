@@ -4,61 +4,61 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use lanyard_api::canary_facts::LoadedCredential;
+use lanyard_api::canary_report::LoadedCredential;
 use lanyard_credential::loader::KeepReason;
 use lanyard_credential::{
-    Generation, LoadObserver, ReloadingCertificateCredential, ReloadingCertificateOptions,
+    CredentialGeneration, LoadObserver, ReloadingCertificateCredential, ReloadingCertificateOptions,
     TokenTransport,
 };
 use tokio::sync::watch;
 
-use crate::place::CredentialPlace;
-use crate::trouble::Trouble;
+use crate::credential_location::CredentialFileLocation;
+use crate::proof_error::ProofError;
 
 /// What the file brought last.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Loads {
+pub(crate) struct LoadStatus {
     /// How many generations were taken into use.
-    pub(crate) published: u64,
+    pub(crate) published_count: u64,
     /// What was wrong with the content that was not.
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) last_error: Option<ProofError>,
 }
 
 /// A credential with what its file brings.
 #[derive(Debug, Clone)]
-pub(crate) struct Followed {
+pub(crate) struct FollowedCredential {
     pub(crate) credential: Arc<ReloadingCertificateCredential>,
-    pub(crate) loads: watch::Receiver<Loads>,
+    pub(crate) load_status: watch::Receiver<LoadStatus>,
 }
 
-impl Followed {
+impl FollowedCredential {
     /// Opens the file that the component would open now.
     pub(crate) async fn open(
-        place: &CredentialPlace,
+        place: &CredentialFileLocation,
         transport: &TokenTransport,
-    ) -> Result<Self, Trouble> {
-        let path = place.load_path().map_err(|error| Trouble::of_place(&error))?;
-        let (sender, loads) = watch::channel(Loads::default());
+    ) -> Result<Self, ProofError> {
+        let path = place.resolve_path().map_err(|error| ProofError::of_location(&error))?;
+        let (sender, loads) = watch::channel(LoadStatus::default());
         let mut options = ReloadingCertificateOptions::default();
         options.transport = transport.clone();
-        options.file.observer = Some(Arc::new(Observer(sender)));
+        options.file.observer = Some(Arc::new(LoadStatusObserver(sender)));
         let credential = ReloadingCertificateCredential::open(&path, options)
             .await
-            .map_err(|error| Trouble::of_file(&error, false))?;
-        Ok(Self { credential, loads })
+            .map_err(|error| ProofError::of_file(&error, false))?;
+        Ok(Self { credential, load_status: loads })
     }
 
     /// What is wrong with the file, while an older version of it is in use.
-    pub(crate) fn file_trouble(&self) -> Option<Trouble> {
+    pub(crate) fn file_error(&self) -> Option<ProofError> {
         // The observer knows more, and the health knows when it is over.
         self.credential.health().file.last_error?;
-        self.loads.borrow().trouble.clone()
+        self.load_status.borrow().last_error.clone()
     }
 
     /// What is loaded; nothing in it is secret.
-    pub(crate) fn loaded(&self) -> LoadedCredential {
+    pub(crate) fn loaded_credential(&self) -> LoadedCredential {
         let generation = self.credential.generation();
-        let stamps = generation.stamps();
+        let stamps = generation.timestamps();
         LoadedCredential {
             client_id: generation.client_id().to_string(),
             thumbprint: thumbprint(&generation),
@@ -71,33 +71,33 @@ impl Followed {
 }
 
 /// `x5t#S256` of the assertions: base64url of the SHA-256 of the leaf, without padding.
-pub(crate) fn thumbprint(generation: &Generation) -> String {
+pub(crate) fn thumbprint(generation: &CredentialGeneration) -> String {
     URL_SAFE_NO_PAD.encode(generation.bundle().leaf().sha256().as_bytes())
 }
 
 #[derive(Debug)]
-struct Observer(watch::Sender<Loads>);
+struct LoadStatusObserver(watch::Sender<LoadStatus>);
 
-impl LoadObserver for Observer {
-    fn published(&self, _: &Generation) {
+impl LoadObserver for LoadStatusObserver {
+    fn generation_published(&self, _: &CredentialGeneration) {
         self.0.send_modify(|loads| {
-            loads.published += 1;
-            loads.trouble = None;
+            loads.published_count += 1;
+            loads.last_error = None;
         });
     }
 
-    fn kept(&self, reason: &KeepReason) {
+    fn generation_kept(&self, reason: &KeepReason) {
         let KeepReason::Failed(error) = reason else {
             // It is reported by who publishes the file, and what is in use stays.
-            let reason = reason.word();
+            let reason = reason.metric_label();
             tracing::warn!(reason, "the credential file holds an older version");
             return;
         };
-        let trouble = Trouble::of_file(error, true);
+        let trouble = ProofError::of_file(error, true);
         // A file that cannot be read is reported each time, and is news once.
         self.0.send_if_modified(|loads| {
-            let is_news = loads.trouble.as_ref().is_none_or(|it| !it.is_same(&trouble));
-            loads.trouble = Some(trouble);
+            let is_news = loads.last_error.as_ref().is_none_or(|it| !it.has_same_cause(&trouble));
+            loads.last_error = Some(trouble);
             is_news
         });
     }

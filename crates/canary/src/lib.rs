@@ -21,26 +21,26 @@
 //! ```
 
 mod annotation;
-mod cadence;
+mod delays;
 mod call;
 mod canary;
 mod credential;
-mod deadline;
+mod timeout;
 mod identity;
 mod metrics;
-mod place;
+mod credential_location;
 mod probe;
 #[cfg(test)]
-mod scripted;
-mod track;
-mod trouble;
+mod fake_azure;
+mod check_tracker;
+mod proof_error;
 
-pub use annotation::{FactsTeller, PodAnnotation, TellError, Telling};
+pub use annotation::{FactsSink, PodAnnotation, PublishFactsError, FactsPublisher};
 pub use call::{GrantedCall, ParseCallError};
-pub use canary::{Canary, CanaryParts, CanarySettings};
+pub use canary::{IdentityCanary, CanaryDependencies, CanarySettings};
 pub use metrics::CanaryMetrics;
-pub use place::{CloudConfigProblem, CredentialPlace, PlaceError};
+pub use credential_location::{CloudConfigError, CredentialFileLocation, CredentialLocationError};
 pub use probe::encryption::{KeyUrl, ParseKeyUrlError};
-pub use probe::network::NetworkPlace;
+pub use probe::network::NetworkProbeTarget;
 pub use probe::{ProbeKind, ProbeSettings};
-pub use track::Patience;
+pub use check_tracker::FailureThreshold;

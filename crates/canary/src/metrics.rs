@@ -27,7 +27,7 @@ use lanyard_vocabulary::{Component, Hop};
 use parking_lot::Mutex;
 
 use crate::credential::thumbprint;
-use crate::identity::Identity;
+use crate::identity::IdentityState;
 use crate::probe::ProbeKind;
 
 label_values! {
@@ -64,7 +64,7 @@ label_values! {
 
 label_values! {
     /// What became of telling the facts.
-    pub(crate) enum Told {
+    pub(crate) enum AnnotationWriteResult {
         /// The annotation was written.
         Written = "written",
         /// It stood there already.
@@ -75,12 +75,12 @@ label_values! {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HopLabels {
+struct CanaryHopLabels {
     hop: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CallLabels {
+struct CanaryCallLabels {
     result: CallResult,
 }
 
@@ -96,44 +96,44 @@ struct ProbeResultLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToldLabels {
-    result: Told,
+struct AnnotationWriteLabels {
+    result: AnnotationWriteResult,
 }
 
 /// The numbers of a canary. Clones count together.
 #[derive(Debug, Clone)]
-pub struct CanaryMetrics(Arc<Families>);
+pub struct CanaryMetrics(Arc<CanaryMetricFamilies>);
 
 #[derive(Debug)]
-struct Families {
+struct CanaryMetricFamilies {
     component: Component,
-    held: Mutex<Option<Held>>,
+    observed_credential: Mutex<Option<ObservedCredential>>,
     lapses: Counter,
-    calls: Family<CallLabels, Counter>,
-    failures: Family<HopLabels, Counter>,
+    calls: Family<CanaryCallLabels, Counter>,
+    failures: Family<CanaryHopLabels, Counter>,
     rotations: Counter,
     last_success: Gauge<f64, AtomicU64>,
-    hop_good: Family<HopLabels, Gauge>,
+    hop_good: Family<CanaryHopLabels, Gauge>,
     probe_good: Family<ProbeLabels, Gauge>,
     probes: Family<ProbeResultLabels, Counter>,
-    told: Family<ToldLabels, Counter>,
+    annotation_writes: Family<AnnotationWriteLabels, Counter>,
     clock: SharedClock,
 }
 
 /// What the page reads while it is made.
 #[derive(Debug)]
-struct Held {
+struct ObservedCredential {
     credential: Arc<ReloadingCertificateCredential>,
     scope: String,
-    rejected: bool,
+    is_token_rejected: bool,
 }
 
 impl CanaryMetrics {
     /// Nothing is counted yet.
     pub fn new(component: Component, clock: SharedClock) -> Self {
-        let families = Families {
+        let families = CanaryMetricFamilies {
             component,
-            held: Mutex::default(),
+            observed_credential: Mutex::default(),
             lapses: Counter::default(),
             calls: Family::default(),
             failures: Family::default(),
@@ -142,15 +142,15 @@ impl CanaryMetrics {
             hop_good: Family::default(),
             probe_good: Family::default(),
             probes: Family::default(),
-            told: Family::default(),
+            annotation_writes: Family::default(),
             clock,
         };
         // From the beginning on, so that a first failure is an increase and not a new series.
         for result in CallResult::ALL {
-            drop(families.calls.get_or_create(&CallLabels { result: *result }));
+            drop(families.calls.get_or_create(&CanaryCallLabels { result: *result }));
         }
         for hop in [Hop::Credential, Hop::EntraToken, Hop::Granted] {
-            drop(families.failures.get_or_create(&HopLabels { hop: hop.name() }));
+            drop(families.failures.get_or_create(&CanaryHopLabels { hop: hop.name() }));
         }
         Self(Arc::new(families))
     }
@@ -169,103 +169,103 @@ impl CanaryMetrics {
         registry.register("lanyard_canary_hop_good", "Whether a hop is known to be good (1) or bad (0)", it.hop_good.clone());
         registry.register("lanyard_canary_probe_good", "Whether a probe is known to be good (1) or bad (0)", it.probe_good.clone());
         registry.register("lanyard_canary_probes", "Probes, by what became of them", it.probes.clone());
-        registry.register("lanyard_canary_annotation_writes", "Facts told to the Kubernetes API", it.told.clone());
-        registry.register_collector(Box::new(Page(self.clone())));
+        registry.register("lanyard_canary_annotation_writes", "Facts told to the Kubernetes API", it.annotation_writes.clone());
+        registry.register_collector(Box::new(CanaryStateCollector(self.clone())));
     }
 
     /// From now on the page reads this credential.
-    pub(crate) fn holds(&self, credential: Arc<ReloadingCertificateCredential>, scope: &str) {
-        let held = Held { credential, scope: scope.to_owned(), rejected: false };
-        *self.0.held.lock() = Some(held);
+    pub(crate) fn observe_credential(&self, credential: Arc<ReloadingCertificateCredential>, scope: &str) {
+        let held = ObservedCredential { credential, scope: scope.to_owned(), is_token_rejected: false };
+        *self.0.observed_credential.lock() = Some(held);
     }
 
     /// Whether the service took the token that was sent last.
-    pub(crate) fn token_taken(&self, taken: bool) {
-        if let Some(held) = self.0.held.lock().as_mut() {
-            held.rejected = !taken;
+    pub(crate) fn record_token_acceptance(&self, taken: bool) {
+        if let Some(held) = self.0.observed_credential.lock().as_mut() {
+            held.is_token_rejected = !taken;
         }
     }
 
     /// Whether there is a token, and the service took it when it was sent last.
     pub(crate) fn is_authenticated(&self) -> bool {
-        self.0.held.lock().as_ref().is_some_and(Held::is_authenticated)
+        self.0.observed_credential.lock().as_ref().is_some_and(ObservedCredential::is_authenticated)
     }
 
-    pub(crate) fn lapsed(&self) {
+    pub(crate) fn record_lapse(&self) {
         self.0.lapses.inc();
     }
 
-    pub(crate) fn called(&self, result: CallResult) {
-        self.0.calls.get_or_create(&CallLabels { result }).inc();
+    pub(crate) fn record_call(&self, result: CallResult) {
+        self.0.calls.get_or_create(&CanaryCallLabels { result }).inc();
     }
 
-    pub(crate) fn failed(&self, hop: Hop) {
-        self.0.failures.get_or_create(&HopLabels { hop: hop.name() }).inc();
+    pub(crate) fn record_hop_failure(&self, hop: Hop) {
+        self.0.failures.get_or_create(&CanaryHopLabels { hop: hop.name() }).inc();
     }
 
-    pub(crate) fn rotated(&self, newer: u64) {
+    pub(crate) fn record_rotations(&self, newer: u64) {
         self.0.rotations.inc_by(newer);
     }
 
-    pub(crate) fn probed(&self, kind: ProbeKind, result: ProbeResult) {
+    pub(crate) fn record_probe(&self, kind: ProbeKind, result: ProbeResult) {
         let probe = kind.name();
         self.0.probes.get_or_create(&ProbeResultLabels { probe, result }).inc();
     }
 
-    pub(crate) fn told(&self, result: Told) {
-        self.0.told.get_or_create(&ToldLabels { result }).inc();
+    pub(crate) fn record_annotation_write(&self, result: AnnotationWriteResult) {
+        self.0.annotation_writes.get_or_create(&AnnotationWriteLabels { result }).inc();
     }
 
     /// What is known now.
-    pub(crate) fn show(&self, identity: &Identity) {
+    pub(crate) fn update_gauges(&self, identity: &IdentityState) {
         for hop in identity.hops() {
-            let labels = HopLabels { hop: hop.name() };
-            match identity.verdict(hop) {
+            let labels = CanaryHopLabels { hop: hop.name() };
+            match identity.is_hop_good(hop) {
                 Some(good) => drop(self.0.hop_good.get_or_create(&labels).set(good.into())),
                 None => drop(self.0.hop_good.remove(&labels)),
             }
         }
         for kind in [ProbeKind::Encryption, ProbeKind::Network] {
-            if let Some(good) = identity.probe_verdict(kind) {
+            if let Some(good) = identity.is_probe_good(kind) {
                 let labels = ProbeLabels { probe: kind.name() };
                 self.0.probe_good.get_or_create(&labels).set(good.into());
             }
         }
         if identity.is_proven() {
-            self.0.last_success.set(seconds(self.0.clock.now()));
+            self.0.last_success.set(unix_seconds(self.0.clock.now()));
         }
     }
 }
 
-impl Held {
+impl ObservedCredential {
     fn is_authenticated(&self) -> bool {
         let tokens = self.credential.health().tokens;
         let is_held = |scope: &str| {
             tokens.scopes.iter().any(|held| held.scope == scope && held.seconds_left > 0)
         };
-        !self.rejected && is_held(&self.scope)
+        !self.is_token_rejected && is_held(&self.scope)
     }
 }
 
 /// Seconds since the epoch, as Prometheus counts them.
-fn seconds(time: Timestamp) -> f64 {
+fn unix_seconds(time: Timestamp) -> f64 {
     time.as_duration().as_secs_f64()
 }
 
 /// What is read when the page is.
-struct Page(CanaryMetrics);
+struct CanaryStateCollector(CanaryMetrics);
 
-impl fmt::Debug for Page {
+impl fmt::Debug for CanaryStateCollector {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Page").finish_non_exhaustive()
     }
 }
 
-impl Collector for Page {
+impl Collector for CanaryStateCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let held = self.0.0.held.lock();
-        let authenticated = held.as_ref().is_some_and(Held::is_authenticated);
-        gauge(
+        let held = self.0.0.observed_credential.lock();
+        let authenticated = held.as_ref().is_some_and(ObservedCredential::is_authenticated);
+        encode_gauge(
             &mut encoder,
             "lanyard_canary_authenticated",
             "Whether a valid token is held, and was taken when it was sent last",
@@ -276,20 +276,20 @@ impl Collector for Page {
     }
 }
 
-impl Held {
+impl ObservedCredential {
     #[rustfmt::skip]
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let health = self.credential.health();
         let generation = self.credential.generation();
-        counter(encoder, "lanyard_canary_tokens", "Tokens that Entra issued", health.tokens.counts.issued)?;
+        encode_counter(encoder, "lanyard_canary_tokens", "Tokens that Entra issued", health.tokens.counts.issued)?;
         let token = health.tokens.scopes.iter().find(|held| held.scope == self.scope);
         if let Some(token) = token {
-            gauge(encoder, "lanyard_canary_token_expiry_timestamp_seconds", "When the held token expires", seconds(token.expires_on))?;
+            encode_gauge(encoder, "lanyard_canary_token_expiry_timestamp_seconds", "When the held token expires", unix_seconds(token.expires_on))?;
         }
-        gauge(encoder, "lanyard_canary_credential_not_before_seconds", "From when on the loaded credential is valid", seconds(generation.not_before()))?;
-        gauge(encoder, "lanyard_canary_credential_not_after_seconds", "When the loaded credential ends", seconds(generation.expires_at()))?;
-        if let Some(renew) = generation.stamps().renew_after {
-            gauge(encoder, "lanyard_canary_credential_renew_after_seconds", "From when on a newer credential is to be expected", seconds(renew))?;
+        encode_gauge(encoder, "lanyard_canary_credential_not_before_seconds", "From when on the loaded credential is valid", unix_seconds(generation.not_before()))?;
+        encode_gauge(encoder, "lanyard_canary_credential_not_after_seconds", "When the loaded credential ends", unix_seconds(generation.expires_at()))?;
+        if let Some(renew) = generation.timestamps().renew_after {
+            encode_gauge(encoder, "lanyard_canary_credential_renew_after_seconds", "From when on a newer credential is to be expected", unix_seconds(renew))?;
         }
         let (client_id, thumbprint) = (generation.client_id().to_string(), thumbprint(&generation));
         let labels = [("client_id", client_id.as_str()), ("thumbprint", thumbprint.as_str())];
@@ -299,7 +299,7 @@ impl Held {
     }
 }
 
-fn gauge(
+fn encode_gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
@@ -309,7 +309,7 @@ fn gauge(
     ConstGauge::new(value).encode(metric)
 }
 
-fn counter(
+fn encode_counter(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,

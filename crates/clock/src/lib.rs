@@ -32,7 +32,7 @@ pub use system::SystemClock;
 pub type SharedClock = Arc<dyn Clock>;
 
 /// The future of [`Clock::sleep`].
-pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type SleepFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A source of wall time, of monotonic time and of sleep.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
@@ -45,5 +45,5 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// A future that is ready once `duration` has passed on this clock.
     ///
     /// Dropping the future cancels the sleep.
-    fn sleep(&self, duration: Duration) -> Sleep;
+    fn sleep(&self, duration: Duration) -> SleepFuture;
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::{Clock, Sleep};
+use crate::{Clock, SleepFuture};
 
 /// A clock that moves only when it is told to.
 ///
@@ -16,11 +16,11 @@ use crate::{Clock, Sleep};
 /// the order of their deadlines.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ManualClockState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ManualClockState {
     start: Timestamp,
     elapsed: Duration,
     next_id: u64,
@@ -37,7 +37,7 @@ struct Sleeper {
 impl ManualClock {
     /// A clock that stands at `start`.
     pub fn starting_at(start: Timestamp) -> Self {
-        let state = State { start, elapsed: Duration::ZERO, next_id: 0, sleepers: Vec::new() };
+        let state = ManualClockState { start, elapsed: Duration::ZERO, next_id: 0, sleepers: Vec::new() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -59,12 +59,12 @@ impl ManualClock {
     }
 
     /// How many sleepers wait: lets a test see that a task has come to rest.
-    pub fn sleepers(&self) -> usize {
+    pub fn sleeper_count(&self) -> usize {
         self.state.lock().sleepers.len()
     }
 
     /// How long until the first sleeper is due, if one waits.
-    pub fn next_due(&self) -> Option<Duration> {
+    pub fn time_until_next_deadline(&self) -> Option<Duration> {
         let state = self.state.lock();
         state.sleepers.iter().map(|s| s.deadline.saturating_sub(state.elapsed)).min()
     }
@@ -80,7 +80,7 @@ impl Clock for ManualClock {
         self.state.lock().elapsed
     }
 
-    fn sleep(&self, duration: Duration) -> Sleep {
+    fn sleep(&self, duration: Duration) -> SleepFuture {
         let mut state = self.state.lock();
         let id = state.next_id;
         state.next_id += 1;
@@ -125,18 +125,18 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct CountingWaker(AtomicUsize);
+    struct WakeCounter(AtomicUsize);
 
-    impl Wake for CountingWaker {
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
 
     #[test]
-    fn a_sleeper_wakes_exactly_when_its_time_has_come() {
+    fn sleeper_wakes_exactly_at_its_deadline() {
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
-        let counter = Arc::new(CountingWaker::default());
+        let counter = Arc::new(WakeCounter::default());
         let waker = Waker::from(Arc::clone(&counter));
         let mut context = Context::from_waker(&waker);
         let mut sleep = clock.sleep(Duration::from_secs(10));
@@ -156,9 +156,9 @@ mod tests {
         let waker = Waker::noop();
         let mut sleep = clock.sleep(Duration::from_secs(1));
         assert!(sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
-        assert_eq!(clock.sleepers(), 1);
-        assert_eq!(clock.next_due(), Some(Duration::from_secs(1)));
+        assert_eq!(clock.sleeper_count(), 1);
+        assert_eq!(clock.time_until_next_deadline(), Some(Duration::from_secs(1)));
         drop(sleep);
-        assert_eq!(clock.sleepers(), 0);
+        assert_eq!(clock.sleeper_count(), 0);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 
-use crate::{Clock, SharedClock, Sleep};
+use crate::{Clock, SharedClock, SleepFuture};
 
 /// The clock of the operating system; sleeping needs a tokio runtime with time enabled.
 ///
@@ -49,15 +49,15 @@ impl Clock for SystemClock {
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the one place that sleeps")]
-    fn sleep(&self, duration: Duration) -> Sleep {
+    fn sleep(&self, duration: Duration) -> SleepFuture {
         let clock = *self;
         let deadline = clock.monotonic().saturating_add(duration);
         Box::pin(async move {
             // The runtime's timers stand still during suspension, so a long sleep looks up.
             loop {
                 let left = deadline.saturating_sub(clock.monotonic());
-                tokio::time::sleep(left.min(LONGEST_NAP)).await;
-                if left <= LONGEST_NAP {
+                tokio::time::sleep(left.min(MAX_TIMER_SLEEP)).await;
+                if left <= MAX_TIMER_SLEEP {
                     return;
                 }
             }
@@ -66,7 +66,7 @@ impl Clock for SystemClock {
 }
 
 /// How long a sleep relies on timers that do not count suspension.
-const LONGEST_NAP: Duration = Duration::from_mins(1);
+const MAX_TIMER_SLEEP: Duration = Duration::from_mins(1);
 
 /// Where the monotonic time of a clock begins.
 #[cfg(target_os = "linux")]
@@ -76,17 +76,17 @@ struct Origin(Duration);
 #[cfg(target_os = "linux")]
 impl Origin {
     fn now() -> Self {
-        Self(since_boot())
+        Self(time_since_boot())
     }
 
     fn elapsed(self) -> Duration {
-        since_boot().saturating_sub(self.0)
+        time_since_boot().saturating_sub(self.0)
     }
 }
 
 /// The time since the host began, with the time that it was suspended.
 #[cfg(target_os = "linux")]
-fn since_boot() -> Duration {
+fn time_since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
 
     // The kernel counts from zero, so the reading is never negative.
@@ -125,12 +125,12 @@ mod tests {
     /// `/proc/uptime` counts suspension (proc(5)), as `CLOCK_MONOTONIC` does not.
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_monotonic_time_is_that_of_the_host_with_its_suspension() {
+    fn monotonic_time_includes_host_suspension() {
         let uptime = || {
             let text = std::fs::read_to_string("/proc/uptime").unwrap();
             text.split(' ').next().unwrap().parse().map(Duration::from_secs_f64).unwrap()
         };
-        let (before, now, after) = (uptime(), since_boot(), uptime());
+        let (before, now, after) = (uptime(), time_since_boot(), uptime());
         let rounding = Duration::from_millis(10);
         assert!(
             before <= now + rounding && now <= after + rounding,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sleep_lasts_as_long_as_it_was_told_on_this_clock() {
+    async fn sleep_lasts_at_least_the_requested_duration() {
         let clock = SystemClock::new();
         let wanted = Duration::from_millis(5);
         clock.sleep(wanted).await;

@@ -103,15 +103,15 @@ impl fmt::Debug for ClientAssertion {
 
 /// The half of an assertion that stays the same while the certificate does.
 #[derive(Debug)]
-pub(crate) struct Signer {
+pub(crate) struct AssertionSigner {
     bundle: CertificateBundle,
     algorithm: SigningAlgorithm,
     /// The encoded header with the dot that follows it.
-    prefix: String,
+    encoded_header: String,
 }
 
 #[derive(Serialize)]
-struct Header {
+struct AssertionHeader {
     alg: SigningAlgorithm,
     typ: &'static str,
     #[serde(rename = "x5t#S256")]
@@ -121,7 +121,7 @@ struct Header {
 }
 
 #[derive(Serialize)]
-struct Claims<'a> {
+struct AssertionClaims<'a> {
     aud: &'a str,
     iss: &'a str,
     sub: &'a str,
@@ -130,7 +130,7 @@ struct Claims<'a> {
     exp: i64,
 }
 
-impl Signer {
+impl AssertionSigner {
     /// Takes a bundle whose key Entra accepts.
     pub(crate) fn new(
         bundle: CertificateBundle,
@@ -140,7 +140,7 @@ impl Signer {
             return Err(AssertionError::RsaOnly { kind: bundle.key_kind() });
         };
         let sent = if options.send_chain { bundle.chain() } else { &[] };
-        let header = Header {
+        let header = AssertionHeader {
             alg: options.algorithm,
             typ: "JWT",
             thumbprint: URL_SAFE_NO_PAD.encode(bundle.leaf().sha256().as_bytes()),
@@ -149,7 +149,7 @@ impl Signer {
         let Ok(header) = serde_json::to_vec(&header) else { return Err(AssertionError::Encoding) };
         let mut prefix = URL_SAFE_NO_PAD.encode(header);
         prefix.push('.');
-        Ok(Self { bundle, algorithm: options.algorithm, prefix })
+        Ok(Self { bundle, algorithm: options.algorithm, encoded_header: prefix })
     }
 
     pub(crate) fn bundle(&self) -> &CertificateBundle {
@@ -167,27 +167,27 @@ impl Signer {
         let PrivateKey::Rsa(key) = self.bundle.key() else {
             return Err(AssertionError::RsaOnly { kind: self.bundle.key_kind() });
         };
-        let claims = Claims {
+        let claims = AssertionClaims {
             aud: endpoint.as_str(),
             iss: client.as_str(),
             sub: client.as_str(),
             jti,
-            nbf: now.as_second().saturating_sub(SKEW),
-            exp: now.as_second().saturating_add(LIFETIME),
+            nbf: now.as_second().saturating_sub(CLOCK_SKEW_SECONDS),
+            exp: now.as_second().saturating_add(LIFETIME_SECONDS),
         };
         let Ok(claims) = serde_json::to_vec(&claims) else { return Err(AssertionError::Encoding) };
         // Sized once: text that grows leaves copies behind that nobody wipes.
-        let room = self.prefix.len() + (claims.len() + key.public_modulus_len()) * 4 / 3 + 8;
+        let room = self.encoded_header.len() + (claims.len() + key.public_modulus_len()) * 4 / 3 + 8;
         let mut text = String::with_capacity(room);
-        text.push_str(&self.prefix);
+        text.push_str(&self.encoded_header);
         URL_SAFE_NO_PAD.encode_string(claims, &mut text);
-        let signature = self.signature(key, text.as_bytes())?;
+        let signature = self.compute_signature(key, text.as_bytes())?;
         text.push('.');
         URL_SAFE_NO_PAD.encode_string(signature.as_slice(), &mut text);
         Ok(ClientAssertion(SecretText::from(text)))
     }
 
-    fn signature(
+    fn compute_signature(
         &self,
         key: &RsaKeyPair,
         message: &[u8],
@@ -205,6 +205,6 @@ impl Signer {
 }
 
 /// How far back `nbf` lies: clocks differ.
-const SKEW: i64 = 60;
+const CLOCK_SKEW_SECONDS: i64 = 60;
 /// How long an assertion lives, in seconds.
-const LIFETIME: i64 = 600;
+const LIFETIME_SECONDS: i64 = 600;

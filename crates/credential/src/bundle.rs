@@ -19,16 +19,16 @@ use std::fmt;
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-pub use certificate::{Certificate, CertificateError, Thumbprint, Validity};
+pub use certificate::{Certificate, CertificateError, Thumbprint, CertificateValidity};
 pub use error::{BundleError, Pkcs12Error};
 pub use key::{Curve, KeyError, KeyKind};
 pub use pem::PemError;
 
 pub(crate) use key::PrivateKey;
 
-use crate::lookalike::{self, Lookalike};
+use crate::detected_format::{self, DetectedFormat};
 use crate::secret::SecretText;
-use key::KeyForm;
+use key::KeyEncoding;
 
 /// A private key and its certificates, the leaf first.
 ///
@@ -125,7 +125,7 @@ impl CertificateBundle {
         client_secret: &SecretText,
         password: Option<&SecretText>,
     ) -> Result<Self, BundleError> {
-        let (parts, warnings) = Self::open(client_secret, password)?;
+        let (parts, warnings) = Self::decode_parts(client_secret, password)?;
         Self::assemble(parts, warnings)
     }
 
@@ -134,31 +134,31 @@ impl CertificateBundle {
         client_secret: &SecretText,
         password: Option<&SecretText>,
     ) -> Vec<Certificate> {
-        let Ok((parts, _)) = Self::open(client_secret, password) else { return Vec::new() };
+        let Ok((parts, _)) = Self::decode_parts(client_secret, password) else { return Vec::new() };
         parts.certificates.iter().filter_map(|der| Certificate::parse(der).ok()).collect()
     }
 
-    fn open(
+    fn decode_parts(
         client_secret: &SecretText,
         password: Option<&SecretText>,
-    ) -> Result<(Parts, Vec<BundleWarning>), BundleError> {
+    ) -> Result<(BundleParts, Vec<BundleWarning>), BundleError> {
         let text = client_secret.expose().as_bytes();
         // Every character of PEM also occurs in base64, so this is not left to the decoder.
-        if Lookalike::of(text) == Lookalike::Pem {
+        if DetectedFormat::of(text) == DetectedFormat::Pem {
             return Err(BundleError::PemNotEncoded);
         }
         let decoded = match encoding::decode(text) {
             Ok(decoded) if decoded.bytes.is_empty() => return Err(BundleError::Empty),
             Ok(decoded) => decoded,
             Err(fault) => {
-                let looks_like = Lookalike::of(text);
+                let looks_like = DetectedFormat::of(text);
                 return Err(BundleError::NotBase64 { position: fault.position + 1, looks_like });
             }
         };
-        Ok((Parts::read(&decoded.bytes, password)?, decoded.warnings))
+        Ok((BundleParts::parse(&decoded.bytes, password)?, decoded.warnings))
     }
 
-    fn assemble(parts: Parts, mut warnings: Vec<BundleWarning>) -> Result<Self, BundleError> {
+    fn assemble(parts: BundleParts, mut warnings: Vec<BundleWarning>) -> Result<Self, BundleError> {
         let key = match parts.keys.as_slice() {
             [(form, der)] => PrivateKey::parse(*form, der).map_err(BundleError::Key)?,
             [] if parts.encrypted_key => return Err(BundleError::EncryptedPrivateKey),
@@ -176,7 +176,7 @@ impl CertificateBundle {
                 chain.push(certificate);
             }
         }
-        warnings.extend(lead_with_leaf(&mut chain, key.public_key())?);
+        warnings.extend(move_leaf_first(&mut chain, key.public_key())?);
         warnings.dedup();
         Ok(Self { key, chain, format: parts.format, warnings })
     }
@@ -218,7 +218,7 @@ impl fmt::Debug for CertificateBundle {
 }
 
 /// Moves the certificate that holds `public_key` to the front; the others keep their order.
-fn lead_with_leaf(
+fn move_leaf_first(
     chain: &mut [Certificate],
     public_key: &[u8],
 ) -> Result<Vec<BundleWarning>, BundleError> {
@@ -241,27 +241,27 @@ fn lead_with_leaf(
 }
 
 /// What a bundle holds, before anything is decided about it.
-struct Parts {
+struct BundleParts {
     format: BundleFormat,
-    keys: Vec<(KeyForm, Zeroizing<Vec<u8>>)>,
+    keys: Vec<(KeyEncoding, Zeroizing<Vec<u8>>)>,
     encrypted_key: bool,
     certificates: Vec<Vec<u8>>,
     warnings: Vec<BundleWarning>,
 }
 
-impl Parts {
-    fn read(bytes: &[u8], password: Option<&SecretText>) -> Result<Self, BundleError> {
-        if lookalike::is_pkcs12(bytes) {
+impl BundleParts {
+    fn parse(bytes: &[u8], password: Option<&SecretText>) -> Result<Self, BundleError> {
+        if detected_format::is_pkcs12(bytes) {
             return Self::read_pkcs12(bytes, password);
         }
-        let looks_like = Lookalike::of(bytes);
+        let looks_like = DetectedFormat::of(bytes);
         match looks_like {
-            Lookalike::Pem => Self::read_pem(bytes),
+            DetectedFormat::Pem => Self::parse_pem(bytes),
             _ => Err(BundleError::NotABundle { looks_like }),
         }
     }
 
-    fn read_pem(text: &[u8]) -> Result<Self, BundleError> {
+    fn parse_pem(text: &[u8]) -> Result<Self, BundleError> {
         let mut parts = Self::empty(BundleFormat::Pem);
         for section in pem::parse_sections(text).map_err(BundleError::Pem)? {
             let form = match section.label {
@@ -269,9 +269,9 @@ impl Parts {
                     parts.certificates.push(section.der.to_vec());
                     continue;
                 }
-                b"PRIVATE KEY" => KeyForm::Pkcs8,
-                b"RSA PRIVATE KEY" => KeyForm::Pkcs1,
-                b"EC PRIVATE KEY" => KeyForm::Sec1,
+                b"PRIVATE KEY" => KeyEncoding::Pkcs8,
+                b"RSA PRIVATE KEY" => KeyEncoding::Pkcs1,
+                b"EC PRIVATE KEY" => KeyEncoding::Sec1,
                 b"ENCRYPTED PRIVATE KEY" => {
                     parts.encrypted_key = true;
                     continue;
@@ -296,7 +296,7 @@ impl Parts {
     fn read_pkcs12(bytes: &[u8], password: Option<&SecretText>) -> Result<Self, BundleError> {
         let contents = pkcs12::open(bytes, password).map_err(BundleError::Pkcs12)?;
         let mut parts = Self::empty(BundleFormat::Pkcs12);
-        parts.keys = contents.keys.into_iter().map(|der| (KeyForm::Pkcs8, der)).collect();
+        parts.keys = contents.keys.into_iter().map(|der| (KeyEncoding::Pkcs8, der)).collect();
         parts.certificates = contents.certificates;
         if pkcs12::is_modern(bytes) {
             parts.warnings.push(BundleWarning::ModernPkcs12);

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::Url;
 
-use crate::entra::exchange::ProofExchange;
-use crate::entra::request::Proof;
+use crate::entra::exchange::ClientCredentialsExchange;
+use crate::entra::request::ClientAuthentication;
 use crate::health::TokenHealth;
 use crate::identity::{Authority, ClientId, TenantId};
 use crate::secret::SecretText;
@@ -23,7 +23,7 @@ use crate::transport::sender::TokenTransport;
 /// once is the application. It is here because classes that use `nodePublishSecretRef` are.
 #[derive(Debug)]
 pub struct ClientSecretCredential {
-    engine: TokenEngine<SecretSource>,
+    engine: TokenEngine<ClientSecretSource>,
 }
 
 impl ClientSecretCredential {
@@ -35,7 +35,7 @@ impl ClientSecretCredential {
         secret: SecretText,
         transport: &TokenTransport,
     ) -> Arc<Self> {
-        let source = SecretSource {
+        let source = ClientSecretSource {
             endpoint: authority.token_endpoint(tenant),
             authority: authority.clone(),
             client,
@@ -63,7 +63,7 @@ impl TokenCredential for ClientSecretCredential {
 }
 
 #[derive(Debug)]
-struct SecretSource {
+struct ClientSecretSource {
     endpoint: Url,
     authority: Authority,
     client: ClientId,
@@ -72,31 +72,31 @@ struct SecretSource {
 }
 
 #[async_trait]
-impl TokenSource for SecretSource {
+impl TokenSource for ClientSecretSource {
     async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
         let claims = key.variant.claims_parameter()?;
         let other = key.variant.tenant.as_ref();
         let other = other.map(|tenant| self.authority.token_endpoint(tenant));
-        let exchange = ProofExchange {
+        let exchange = ClientCredentialsExchange {
             endpoint: other.as_ref().unwrap_or(&self.endpoint),
             client_id: self.client.as_str(),
             scope: &key.scope,
-            proof: Proof::Secret(self.secret.expose()),
+            authentication: ClientAuthentication::Secret(self.secret.expose()),
             claims: claims.as_deref(),
             request_id: self.transport.randomness().uuid(),
         };
-        exchange.fetch(&self.transport, 0).await
+        exchange.fetch_token(&self.transport, 0).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripted::{Bench, Reply};
+    use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
 
     const VAULT: &str = "https://vault.azure.net/.default";
 
-    fn credential(bench: &Bench) -> Arc<ClientSecretCredential> {
+    fn credential(bench: &TokenServiceFixture) -> Arc<ClientSecretCredential> {
         let authority = "https://login.example".parse().unwrap();
         let secret = SecretText::from("planted marker/of~a secret");
         let client = "client".parse().unwrap();
@@ -106,31 +106,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_secret_is_exchanged_once_and_the_token_is_kept() {
-        let bench = Bench::new(|_, _| Reply::token("t", 3_600));
+    async fn client_secret_is_exchanged_once_and_the_token_is_cached() {
+        let bench = TokenServiceFixture::new(|_, _| ScriptedReply::token("t", 3_600));
         let credential = credential(&bench);
         for _ in 0..3 {
-            let token = bench.drive(credential.get_token(&[VAULT], None)).await.unwrap();
+            let token = bench.run_to_completion(credential.get_token(&[VAULT], None)).await.unwrap();
             assert_eq!(token.token.secret(), "t");
         }
-        assert_eq!(bench.script.requests(), 1);
-        let seen = bench.script.seen(0);
+        assert_eq!(bench.script.request_count(), 1);
+        let seen = bench.script.request(0);
         assert_eq!(seen.url.as_str(), "https://login.example/tenant/oauth2/v2.0/token");
-        assert_eq!(seen.field("client_secret").unwrap(), "planted marker/of~a secret");
-        assert_eq!(seen.field("client_assertion"), None);
+        assert_eq!(seen.form_field("client_secret").unwrap(), "planted marker/of~a secret");
+        assert_eq!(seen.form_field("client_assertion"), None);
     }
 
     #[tokio::test]
-    async fn an_answer_that_echoes_the_secret_gives_it_away_to_nobody() {
-        let echo = |seen: &crate::scripted::Seen, _| {
-            let secret = seen.field("client_secret").unwrap();
+    async fn echoed_client_secret_is_redacted_from_errors() {
+        let echo = |seen: &crate::scripted_service::RecordedRequest, _| {
+            let secret = seen.form_field("client_secret").unwrap();
             let text = format!("AADSTS7000215: Invalid client secret provided: {secret}");
             let body = serde_json::json!({"error": "invalid_client", "error_description": text});
-            Reply::status(401, &body.to_string())
+            ScriptedReply::status(401, &body.to_string())
         };
-        let bench = Bench::new(echo);
+        let bench = TokenServiceFixture::new(echo);
         let credential = credential(&bench);
-        let error = bench.drive(credential.get_token(&[VAULT], None)).await.unwrap_err();
+        let error = bench.run_to_completion(credential.get_token(&[VAULT], None)).await.unwrap_err();
         let error = TokenError::of(&error).unwrap();
         let told = format!("{error} {error:?} {credential:?} {:?}", error.hint());
         assert!(!told.contains("planted"), "{told}");

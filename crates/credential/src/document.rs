@@ -6,10 +6,10 @@
 //! first load as well.
 
 mod error;
-mod stamp;
+mod timestamp;
 #[cfg(test)]
 mod tests;
-mod wire;
+mod raw_document;
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,12 +17,12 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub use error::{DocumentError, DocumentProblem, Fault};
+pub use error::{DocumentError, DocumentProblem, FieldProblem};
 
 use crate::identity::{Authority, ClientId, TenantId};
-use crate::lookalike::Lookalike;
+use crate::detected_format::DetectedFormat;
 use crate::secret::SecretText;
-use wire::{Value, WireDocument};
+use raw_document::{RawFieldValue, RawDocument};
 
 /// A credential document whose fields have been read and checked.
 ///
@@ -33,7 +33,7 @@ pub struct CredentialDocument {
     tenant_id: TenantId,
     authentication_endpoint: Authority,
     client_secret: SecretText,
-    stamps: Stamps,
+    timestamps: CredentialTimestamps,
     client_secret_url: Option<SecretText>,
     mtls_authentication_endpoint: Option<String>,
     object_id: Option<String>,
@@ -44,7 +44,7 @@ pub struct CredentialDocument {
 
 /// The four times of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Stamps {
+pub struct CredentialTimestamps {
     /// From when the credential may be used; the newest one wins at a reload.
     pub not_before: Timestamp,
     /// Until when the credential may be used.
@@ -73,7 +73,7 @@ impl CredentialDocument {
     ///
     /// [`DocumentError`] lists all problems, each with its field and what to do.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
-        Fields::read(bytes)?.complete()
+        DocumentFields::read(bytes)?.into_document()
     }
 
     /// The application id of the identity.
@@ -97,8 +97,8 @@ impl CredentialDocument {
     }
 
     /// The four times.
-    pub fn stamps(&self) -> &Stamps {
-        &self.stamps
+    pub fn timestamps(&self) -> &CredentialTimestamps {
+        &self.timestamps
     }
 
     /// Where a fresh document comes from. The query holds a signature, hence a secret.
@@ -140,13 +140,13 @@ impl fmt::Debug for CredentialDocument {
             .field("tenant_id", &self.tenant_id)
             .field("authentication_endpoint", &self.authentication_endpoint.as_url().as_str())
             .field("client_secret", &self.client_secret)
-            .field("stamps", &self.stamps)
+            .field("stamps", &self.timestamps)
             .finish_non_exhaustive()
     }
 }
 
 /// The fields that could be read, and the problems of those that could not.
-pub(crate) struct Fields {
+pub(crate) struct DocumentFields {
     pub(crate) client_id: Option<ClientId>,
     pub(crate) tenant_id: Option<TenantId>,
     pub(crate) authentication_endpoint: Option<Authority>,
@@ -165,32 +165,32 @@ pub(crate) struct Fields {
     pub(crate) problems: Vec<DocumentProblem>,
 }
 
-impl Fields {
+impl DocumentFields {
     /// Reads what can be read.
     ///
     /// # Errors
     ///
     /// If the bytes are not a JSON object at all.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, DocumentError> {
-        let mut wire = wire::parse(bytes).map_err(DocumentError::of_one)?;
+        let mut wire = raw_document::parse(bytes).map_err(DocumentError::from_problem)?;
         let keys = wire.keys();
         let mut problems = std::mem::take(&mut wire.problems);
         let (wire, found) = (&mut wire, &mut problems);
         Ok(Self {
-            client_id: required(wire, "client_id", found, parse_id),
-            tenant_id: required(wire, "tenant_id", found, parse_id),
-            authentication_endpoint: required(wire, "authentication_endpoint", found, |text| {
-                Authority::from_str(text).map_err(Fault::Authority)
+            client_id: parse_required(wire, "client_id", found, parse_id),
+            tenant_id: parse_required(wire, "tenant_id", found, parse_id),
+            authentication_endpoint: parse_required(wire, "authentication_endpoint", found, |text| {
+                Authority::from_str(text).map_err(FieldProblem::Authority)
             }),
-            client_secret: required(wire, "client_secret", found, parse_secret),
-            not_before: required(wire, "not_before", found, parse_stamp),
-            not_after: optional(wire, "not_after", found, parse_stamp),
-            renew_after: optional(wire, "renew_after", found, parse_stamp),
-            cannot_renew_after: optional(wire, "cannot_renew_after", found, parse_stamp),
-            client_secret_url: secret(wire, "client_secret_url", found),
-            mtls_authentication_endpoint: text(wire, "mtls_authentication_endpoint", found),
-            object_id: text(wire, "object_id", found),
-            resource_id: text(wire, "resource_id", found),
+            client_secret: parse_required(wire, "client_secret", found, parse_secret),
+            not_before: parse_required(wire, "not_before", found, parse_timestamp),
+            not_after: parse_optional(wire, "not_after", found, parse_timestamp),
+            renew_after: parse_optional(wire, "renew_after", found, parse_timestamp),
+            cannot_renew_after: parse_optional(wire, "cannot_renew_after", found, parse_timestamp),
+            client_secret_url: take_secret(wire, "client_secret_url", found),
+            mtls_authentication_endpoint: take_text(wire, "mtls_authentication_endpoint", found),
+            object_id: take_text(wire, "object_id", found),
+            resource_id: take_text(wire, "resource_id", found),
             custom_claims: wire.custom_claims.take(),
             keys,
             unknown_keys: std::mem::take(&mut wire.unknown_keys),
@@ -199,8 +199,8 @@ impl Fields {
     }
 
     /// The four times, if the one that must be there is.
-    pub(crate) fn stamps(&self) -> Option<Stamps> {
-        Some(Stamps {
+    pub(crate) fn timestamps(&self) -> Option<CredentialTimestamps> {
+        Some(CredentialTimestamps {
             not_before: self.not_before?,
             not_after: self.not_after,
             renew_after: self.renew_after,
@@ -208,8 +208,8 @@ impl Fields {
         })
     }
 
-    fn complete(self) -> Result<CredentialDocument, DocumentError> {
-        let stamps = self.stamps();
+    fn into_document(self) -> Result<CredentialDocument, DocumentError> {
+        let stamps = self.timestamps();
         let problems = self.problems;
         // Whatever is required and absent has left a problem behind.
         let (Some(client_id), Some(tenant_id), Some(authentication_endpoint), true) =
@@ -225,7 +225,7 @@ impl Fields {
             tenant_id,
             authentication_endpoint,
             client_secret,
-            stamps,
+            timestamps: stamps,
             client_secret_url: self.client_secret_url,
             mtls_authentication_endpoint: self.mtls_authentication_endpoint,
             object_id: self.object_id,
@@ -236,77 +236,77 @@ impl Fields {
     }
 }
 
-type Problems = Vec<DocumentProblem>;
+type DocumentProblems = Vec<DocumentProblem>;
 
 /// A field that must be there, with its own reader.
-fn required<T>(
-    wire: &mut WireDocument,
+fn parse_required<T>(
+    wire: &mut RawDocument,
     field: &'static str,
-    problems: &mut Problems,
-    parse: impl FnOnce(&str) -> Result<T, Fault>,
+    problems: &mut DocumentProblems,
+    parse: impl FnOnce(&str) -> Result<T, FieldProblem>,
 ) -> Option<T> {
-    if matches!(wire.value(field), None | Some(Value::Null)) {
+    if matches!(wire.value(field), None | Some(RawFieldValue::Null)) {
         // A key that was misspelled has been named already.
         if !problems.iter().any(|problem| problem.field == field) {
-            problems.push(DocumentProblem { field, fault: Fault::Missing });
+            problems.push(DocumentProblem { field, kind: FieldProblem::Missing });
         }
         return None;
     }
-    optional(wire, field, problems, parse)
+    parse_optional(wire, field, problems, parse)
 }
 
-fn optional<T>(
-    wire: &mut WireDocument,
+fn parse_optional<T>(
+    wire: &mut RawDocument,
     field: &'static str,
-    problems: &mut Problems,
-    parse: impl FnOnce(&str) -> Result<T, Fault>,
+    problems: &mut DocumentProblems,
+    parse: impl FnOnce(&str) -> Result<T, FieldProblem>,
 ) -> Option<T> {
-    let text = secret(wire, field, problems)?;
+    let text = take_secret(wire, field, problems)?;
     match parse(text.expose()) {
         Ok(value) => Some(value),
         Err(fault) => {
-            problems.push(DocumentProblem { field, fault });
+            problems.push(DocumentProblem { field, kind: fault });
             None
         }
     }
 }
 
-fn text(wire: &mut WireDocument, field: &'static str, problems: &mut Problems) -> Option<String> {
-    optional(wire, field, problems, |text| Ok(text.to_owned()))
+fn take_text(wire: &mut RawDocument, field: &'static str, problems: &mut DocumentProblems) -> Option<String> {
+    parse_optional(wire, field, problems, |text| Ok(text.to_owned()))
 }
 
 /// Takes a text out of the wire form.
-fn secret(
-    wire: &mut WireDocument,
+fn take_secret(
+    wire: &mut RawDocument,
     field: &'static str,
-    problems: &mut Problems,
+    problems: &mut DocumentProblems,
 ) -> Option<SecretText> {
     match wire.take(field)? {
-        Value::Null => None,
-        Value::Text(text) => Some(text),
-        Value::Other(found) => {
-            problems.push(DocumentProblem { field, fault: Fault::WrongType { found } });
+        RawFieldValue::Null => None,
+        RawFieldValue::Text(text) => Some(text),
+        RawFieldValue::Other(found) => {
+            problems.push(DocumentProblem { field, kind: FieldProblem::WrongType { found } });
             None
         }
     }
 }
 
-fn parse_id<T: FromStr<Err = crate::identity::ParseIdError>>(text: &str) -> Result<T, Fault> {
-    text.parse().map_err(Fault::Id)
+fn parse_id<T: FromStr<Err = crate::identity::ParseIdError>>(text: &str) -> Result<T, FieldProblem> {
+    text.parse().map_err(FieldProblem::Id)
 }
 
-fn parse_secret(text: &str) -> Result<SecretText, Fault> {
-    if text.trim().is_empty() { Err(Fault::Empty) } else { Ok(SecretText::from(text)) }
+fn parse_secret(text: &str) -> Result<SecretText, FieldProblem> {
+    if text.trim().is_empty() { Err(FieldProblem::Empty) } else { Ok(SecretText::from(text)) }
 }
 
-fn parse_stamp(text: &str) -> Result<Timestamp, Fault> {
-    stamp::parse(text).ok_or(Fault::Stamp)
+fn parse_timestamp(text: &str) -> Result<Timestamp, FieldProblem> {
+    timestamp::parse_timestamp(text).ok_or(FieldProblem::InvalidTimestamp)
 }
 
 /// What the bytes of a would-be document look like: [`Lookalike::of`], with the parser's verdict.
-fn looks_like(bytes: &[u8], cut_short: bool) -> Lookalike {
-    match Lookalike::of(bytes) {
-        Lookalike::JsonObject if cut_short => Lookalike::JsonCutShort,
+fn detect_document_format(bytes: &[u8], cut_short: bool) -> DetectedFormat {
+    match DetectedFormat::of(bytes) {
+        DetectedFormat::JsonObject if cut_short => DetectedFormat::JsonCutShort,
         other => other,
     }
 }

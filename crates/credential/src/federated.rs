@@ -1,7 +1,7 @@
 //! The credential of a token that somebody else issued: a service account token, exchanged for a
 //! token of Entra (workload identity federation).
 
-mod held;
+mod in_memory;
 mod token_file;
 
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions}
 use azure_core::http::Url;
 use parking_lot::Mutex;
 
-pub use self::held::HeldTokenCredential;
+pub use self::in_memory::InMemoryTokenCredential;
 use self::token_file::{FederatedToken, TokenFile};
 use crate::entra::error::EntraError;
-use crate::entra::exchange::ProofExchange;
-use crate::entra::request::Proof;
+use crate::entra::exchange::ClientCredentialsExchange;
+use crate::entra::request::ClientAuthentication;
 use crate::health::TokenHealth;
 use crate::identity::{Authority, ClientId, ParseAuthorityError, ParseIdError, TenantId};
 use crate::token::engine::TokenEngine;
 use crate::token::error::TokenError;
-use crate::token::request::{TokenKey, Variant};
+use crate::token::request::{TokenKey, TokenVariant};
 use crate::token::source::{IssuedToken, TokenSource};
 use crate::token::table::CachedToken;
 use crate::transport::sender::TokenTransport;
@@ -96,7 +96,7 @@ impl FederatedTokenSettingsError {
 /// that was just created is not known everywhere at once.
 #[derive(Debug)]
 pub struct FederatedTokenCredential {
-    engine: TokenEngine<FederatedSource<TokenFile>>,
+    engine: TokenEngine<FederatedTokenSource<TokenFile>>,
 }
 
 impl FederatedTokenCredential {
@@ -110,7 +110,7 @@ impl FederatedTokenCredential {
         settings: FederatedTokenSettings,
         transport: TokenTransport,
     ) -> Result<Arc<Self>, FederatedTokenSettingsError> {
-        let identity = FederatedIdentity::parse(settings)?;
+        let identity = ResolvedFederatedSettings::parse(settings)?;
         Ok(Self::new(
             identity.tenant,
             identity.client,
@@ -129,19 +129,19 @@ impl FederatedTokenCredential {
         transport: TokenTransport,
     ) -> Arc<Self> {
         let file = TokenFile::new(token_file.into());
-        let source = FederatedSource::new(file, tenant, client, authority, &transport);
+        let source = FederatedTokenSource::new(file, tenant, client, authority, &transport);
         Arc::new(Self { engine: TokenEngine::new(source, &transport) })
     }
 
     /// The file that holds the federated token.
     pub fn token_file(&self) -> &Path {
-        self.engine.source().origin.path()
+        self.engine.source().provider.path()
     }
 
     /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
     /// fetched first.
     pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
-        self.engine.lend(scope, &Variant::PLAIN, |token: &CachedToken| read(token.reveal()))
+        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| read(token.expose()))
     }
 
     /// What is held and what happened.
@@ -167,14 +167,14 @@ impl TokenCredential for FederatedTokenCredential {
 }
 
 /// Settings that are complete.
-struct FederatedIdentity {
+struct ResolvedFederatedSettings {
     tenant: TenantId,
     client: ClientId,
     authority: Authority,
     file: PathBuf,
 }
 
-impl FederatedIdentity {
+impl ResolvedFederatedSettings {
     fn parse(settings: FederatedTokenSettings) -> Result<Self, FederatedTokenSettingsError> {
         use FederatedTokenSettingProblem as Problem;
         let mut problems = Vec::new();
@@ -183,7 +183,7 @@ impl FederatedIdentity {
         let file = settings.token_file.filter(|path| !path.as_os_str().is_empty());
         let file = file.ok_or(Problem::Missing { variable: token_file::VARIABLE });
         let host = settings.authority_host.as_deref().map(str::trim);
-        let authority = host.filter(|host| !host.is_empty()).unwrap_or(PUBLIC_CLOUD).parse();
+        let authority = host.filter(|host| !host.is_empty()).unwrap_or(PUBLIC_CLOUD_AUTHORITY).parse();
         let authority = authority
             .map_err(|problem| Problem::Authority { variable: "AZURE_AUTHORITY_HOST", problem });
         let mut note = |problem| problems.push(problem);
@@ -202,52 +202,52 @@ impl FederatedIdentity {
 
 /// Where a federated token is found when it is to be exchanged.
 #[async_trait]
-trait TokenOrigin: std::fmt::Debug + Send + Sync + 'static {
+trait FederatedTokenProvider: std::fmt::Debug + Send + Sync + 'static {
     /// The token as it is now; `transport` knows the time.
     async fn load(&self, transport: &TokenTransport) -> Result<Arc<FederatedToken>, TokenError>;
 
     /// Entra did not accept the token.
-    fn note_refused(&self, _token: &Arc<FederatedToken>) {}
+    fn record_rejection(&self, _token: &Arc<FederatedToken>) {}
 }
 
 #[derive(Debug)]
-struct FederatedSource<O> {
+struct FederatedTokenSource<O> {
     authority: Authority,
     endpoint: Url,
     client: ClientId,
-    origin: O,
+    provider: O,
     transport: TokenTransport,
     /// When Entra began to say that no federated credential matches, in monotonic time.
     unmatched_since: Mutex<Option<Duration>>,
 }
 
 #[async_trait]
-impl<O: TokenOrigin> TokenSource for FederatedSource<O> {
+impl<O: FederatedTokenProvider> TokenSource for FederatedTokenSource<O> {
     async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
-        let mut token = self.origin.load(&self.transport).await?;
+        let mut token = self.provider.load(&self.transport).await?;
         let mut outcome = self.exchange(&token, key).await;
-        if is_refused(&outcome) {
-            self.origin.note_refused(&token);
+        if is_assertion_rejected(&outcome) {
+            self.provider.record_rejection(&token);
             // It may have rotated between our reading and Entra's.
-            let again = self.origin.load(&self.transport).await?;
+            let again = self.provider.load(&self.transport).await?;
             if !again.is_same(&token) {
                 token = again;
                 outcome = self.exchange(&token, key).await;
-                if is_refused(&outcome) {
-                    self.origin.note_refused(&token);
+                if is_assertion_rejected(&outcome) {
+                    self.provider.record_rejection(&token);
                 }
             }
         }
         if outcome.is_ok() {
             *self.unmatched_since.lock() = None;
         }
-        outcome.map_err(|error| self.explain(error, &token))
+        outcome.map_err(|error| self.add_token_details(error, &token))
     }
 }
 
-impl<O: TokenOrigin> FederatedSource<O> {
+impl<O: FederatedTokenProvider> FederatedTokenSource<O> {
     fn new(
-        origin: O,
+        provider: O,
         tenant: TenantId,
         client: ClientId,
         authority: &Authority,
@@ -257,7 +257,7 @@ impl<O: TokenOrigin> FederatedSource<O> {
             endpoint: authority.token_endpoint(&tenant),
             authority: authority.clone(),
             client,
-            origin,
+            provider,
             transport: transport.clone(),
             unmatched_since: Mutex::default(),
         }
@@ -271,48 +271,48 @@ impl<O: TokenOrigin> FederatedSource<O> {
         let claims = key.variant.claims_parameter()?;
         let other = key.variant.tenant.as_ref();
         let other = other.map(|tenant| self.authority.token_endpoint(tenant));
-        let exchange = ProofExchange {
+        let exchange = ClientCredentialsExchange {
             endpoint: other.as_ref().unwrap_or(&self.endpoint),
             client_id: self.client.as_str(),
             scope: &key.scope,
-            proof: Proof::Assertion(token.text()),
+            authentication: ClientAuthentication::Assertion(token.text()),
             claims: claims.as_deref(),
             request_id: self.transport.randomness().uuid(),
         };
-        exchange.fetch(&self.transport, 0).await
+        exchange.fetch_token(&self.transport, 0).await
     }
 
     /// Adds what the token says about itself, where that is what has to be compared.
-    fn explain(&self, error: TokenError, token: &FederatedToken) -> TokenError {
+    fn add_token_details(&self, error: TokenError, token: &FederatedToken) -> TokenError {
         let TokenError::Refused(refusal) = &error else { return error };
-        if !is_about_the_assertion(refusal) {
+        if !is_assertion_error(refusal) {
             return error;
         }
         let remark = token.describe(self.transport.clock().now());
-        let mut explained = EntraError::clone(refusal).with_remark(remark);
-        if self.may_be_under_way(refusal) {
-            explained = explained.that_may_pass();
+        let mut explained = EntraError::clone(refusal).with_detail(remark);
+        if self.may_be_propagating(refusal) {
+            explained = explained.mark_transient();
         }
         TokenError::Refused(Arc::new(explained))
     }
 
     /// Whether the refusal may mean that a federated credential is not known everywhere yet. Those
     /// who ask again meet the engine's memory of failures, which makes the repetition slow.
-    fn may_be_under_way(&self, refusal: &EntraError) -> bool {
+    fn may_be_propagating(&self, refusal: &EntraError) -> bool {
         if !refusal.code().is_some_and(|code| UNMATCHED_CODES.contains(&code)) {
             return false;
         }
         let now = self.transport.clock().monotonic();
         let since = *self.unmatched_since.lock().get_or_insert(now);
-        now.saturating_sub(since) < PROPAGATION
+        now.saturating_sub(since) < PROPAGATION_WINDOW
     }
 }
 
-fn is_refused(outcome: &Result<IssuedToken, TokenError>) -> bool {
-    matches!(outcome, Err(TokenError::Refused(error)) if is_about_the_assertion(error))
+fn is_assertion_rejected(outcome: &Result<IssuedToken, TokenError>) -> bool {
+    matches!(outcome, Err(TokenError::Refused(error)) if is_assertion_error(error))
 }
 
-fn is_about_the_assertion(error: &EntraError) -> bool {
+fn is_assertion_error(error: &EntraError) -> bool {
     error.is_invalid_client() || error.code().is_some_and(|code| FEDERATION_CODES.contains(&code))
 }
 
@@ -325,7 +325,7 @@ fn parse_id<T: std::str::FromStr<Err = ParseIdError>>(
     text.parse().map_err(|problem| FederatedTokenSettingProblem::Id { variable, problem })
 }
 
-fn list(problems: &[FederatedTokenSettingProblem]) -> String {
+fn join_problems(problems: &[FederatedTokenSettingProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
@@ -337,8 +337,8 @@ const FEDERATION_CODES: [u32; 7] =
 const UNMATCHED_CODES: [u32; 4] = [70_021, 700_211, 700_212, 700_213];
 /// How long a new federated credential may take to be known everywhere. Entra's documentation
 /// speaks of some minutes, and of longer where an answer from before is cached.
-const PROPAGATION: Duration = Duration::from_mins(10);
-const PUBLIC_CLOUD: &str = "https://login.microsoftonline.com/";
+const PROPAGATION_WINDOW: Duration = Duration::from_mins(10);
+const PUBLIC_CLOUD_AUTHORITY: &str = "https://login.microsoftonline.com/";
 
 #[cfg(test)]
 mod tests;

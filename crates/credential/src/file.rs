@@ -4,7 +4,7 @@
 //! a glance at links and times once a second, and a full read every six hours. None is trusted
 //! alone, and the decision always rests on the content ([`crate::loader`]).
 
-mod follow;
+mod follower;
 mod read;
 mod schedule;
 #[cfg(test)]
@@ -20,37 +20,37 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use lanyard_clock::SharedClock;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::generation::{CandidateOptions, Generation};
-use crate::loader::{EqualStamps, FollowerState, KeepReason, LoaderHealth, Report};
-use follow::Follower;
+use crate::generation::{CandidateOptions, CredentialGeneration};
+use crate::loader::{EqualTimestampPolicy, FileFollowerState, KeepReason, LoaderHealth, LoaderReport};
+use follower::CredentialFileFollower;
 
 pub use crate::loader::LoadError;
 
 /// A handle to a credential file; clones share it, and dropping the last one ends its task.
 #[derive(Debug, Clone)]
 pub struct CredentialFile {
-    shared: Arc<Shared>,
-    requests: mpsc::Sender<oneshot::Sender<Reload>>,
+    shared: Arc<SharedFileState>,
+    requests: mpsc::Sender<oneshot::Sender<ReloadOutcome>>,
 }
 
 /// How a file is followed.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct FileOptions {
+pub struct CredentialFileOptions {
     /// How its content is understood.
     pub candidate: CandidateOptions,
     /// Whether a version with the same `not_before` and other content is taken.
-    pub equal_stamps: EqualStamps,
+    pub equal_timestamps: EqualTimestampPolicy,
     /// How long until the file is read again though nothing seems to have changed; 6 hours, as in
     /// the reference system.
-    pub backstop: Duration,
+    pub resync_interval: Duration,
     /// How often links and times are looked at, so that a lost event costs no more than this;
     /// 1 second.
-    pub poll: Duration,
+    pub poll_interval: Duration,
     /// How long file events must have been quiet before the file is read; 100 milliseconds.
-    pub quiet: Duration,
+    pub debounce: Duration,
     /// How long events are waited out at most; 250 milliseconds.
-    pub patience: Duration,
+    pub max_debounce: Duration,
     /// Whether file events are used at all; polling alone also works.
     pub events: bool,
     /// The largest file that is read, in bytes; 1 MiB.
@@ -59,15 +59,15 @@ pub struct FileOptions {
     pub observer: Option<Arc<dyn LoadObserver>>,
 }
 
-impl Default for FileOptions {
+impl Default for CredentialFileOptions {
     fn default() -> Self {
         Self {
             candidate: CandidateOptions::default(),
-            equal_stamps: EqualStamps::default(),
-            backstop: Duration::from_hours(6),
-            poll: Duration::from_secs(1),
-            quiet: Duration::from_millis(100),
-            patience: Duration::from_millis(250),
+            equal_timestamps: EqualTimestampPolicy::default(),
+            resync_interval: Duration::from_hours(6),
+            poll_interval: Duration::from_secs(1),
+            debounce: Duration::from_millis(100),
+            max_debounce: Duration::from_millis(250),
             events: true,
             size_limit: 1024 * 1024,
             observer: None,
@@ -79,20 +79,20 @@ impl Default for FileOptions {
 /// not block; every method does nothing unless implemented.
 pub trait LoadObserver: fmt::Debug + Send + Sync + 'static {
     /// A generation was taken into use, the first one included.
-    fn published(&self, generation: &Generation) {
+    fn generation_published(&self, generation: &CredentialGeneration) {
         let _ = generation;
     }
 
     /// The file holds something else, and the old generation stays. A version is refused once,
     /// however often it is read; a file that cannot be read is reported each time.
-    fn kept(&self, reason: &KeepReason) {
+    fn generation_kept(&self, reason: &KeepReason) {
         let _ = reason;
     }
 }
 
 /// What a call of [`CredentialFile::reload`] brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reload {
+pub enum ReloadOutcome {
     /// A new generation is in use; this is its number.
     Changed(u64),
     /// The file says nothing new, or something that was refused.
@@ -103,13 +103,13 @@ pub enum Reload {
 
 /// What handles and the follower share.
 #[derive(Debug)]
-struct Shared {
+struct SharedFileState {
     path: PathBuf,
-    options: FileOptions,
+    options: CredentialFileOptions,
     clock: SharedClock,
-    current: ArcSwap<Generation>,
-    previous: ArcSwapOption<Generation>,
-    report: ArcSwap<Report>,
+    current: ArcSwap<CredentialGeneration>,
+    previous: ArcSwapOption<CredentialGeneration>,
+    report: ArcSwap<LoaderReport>,
     number: watch::Sender<u64>,
     watcher_alive: Arc<AtomicBool>,
 }
@@ -126,12 +126,12 @@ impl CredentialFile {
     /// Outside a tokio runtime.
     pub async fn open(
         path: impl AsRef<Path> + Send,
-        options: FileOptions,
+        options: CredentialFileOptions,
         clock: SharedClock,
     ) -> Result<Self, LoadError> {
         let path = path.as_ref().to_path_buf();
-        let (requests, inbox) = mpsc::channel(REQUESTS);
-        let follower = Follower::open(path, options, clock, inbox).await?;
+        let (requests, inbox) = mpsc::channel(RELOAD_QUEUE_SIZE);
+        let follower = CredentialFileFollower::open(path, options, clock, inbox).await?;
         let shared = follower.shared();
         tokio::spawn(follower.run());
         Ok(Self { shared, requests })
@@ -143,14 +143,14 @@ impl CredentialFile {
     }
 
     /// The generation in use. Never blocks.
-    pub fn current(&self) -> Arc<Generation> {
+    pub fn current(&self) -> Arc<CredentialGeneration> {
         self.shared.current.load_full()
     }
 
     /// The generation before, until it expires.
     ///
     /// It may be of another identity; ask [`Generation::is_same_identity`] before falling back.
-    pub fn previous(&self) -> Option<Arc<Generation>> {
+    pub fn previous(&self) -> Option<Arc<CredentialGeneration>> {
         let now = self.shared.clock.now();
         self.shared.previous.load_full().filter(|generation| generation.expires_at() > now)
     }
@@ -160,12 +160,12 @@ impl CredentialFile {
     /// # Cancel safety
     ///
     /// Dropping the future gives up the answer, not the read.
-    pub async fn reload(&self) -> Reload {
+    pub async fn reload(&self) -> ReloadOutcome {
         let (reply, answer) = oneshot::channel();
         if self.requests.send(reply).await.is_err() {
-            return Reload::Failed;
+            return ReloadOutcome::Failed;
         }
-        answer.await.unwrap_or(Reload::Failed)
+        answer.await.unwrap_or(ReloadOutcome::Failed)
     }
 
     /// The number of the generation in use, as it changes.
@@ -175,7 +175,7 @@ impl CredentialFile {
 
     /// The state of the loader now.
     pub fn health(&self) -> LoaderHealth {
-        let follower = FollowerState {
+        let follower = FileFollowerState {
             following: !self.requests.is_closed(),
             watcher_alive: self.shared.watcher_alive.load(Ordering::Relaxed),
         };
@@ -185,4 +185,4 @@ impl CredentialFile {
 }
 
 /// How many reloads may wait before callers wait to ask.
-const REQUESTS: usize = 64;
+const RELOAD_QUEUE_SIZE: usize = 64;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::generation::{Candidate, CandidateOptions, Generation};
+use crate::generation::{CredentialCandidate, CandidateOptions, CredentialGeneration};
 use crate::secret::SecretText;
 
 macro_rules! fixture {
@@ -65,7 +65,7 @@ pub(crate) const TENANT: &str = "11111111-1111-4111-8111-111111111111";
 pub(crate) const CLIENT: &str = "22222222-2222-4222-8222-222222222222";
 pub(crate) const AUTHORITY: &str = "https://login.example/";
 
-pub(crate) fn time(text: &str) -> Timestamp {
+pub(crate) fn timestamp(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn document(not_before: &str) -> Value {
 }
 
 /// Hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap();
         text
@@ -101,14 +101,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// The document's bytes.
-pub(crate) fn bytes(document: &Value) -> Vec<u8> {
+pub(crate) fn to_bytes(document: &Value) -> Vec<u8> {
     serde_json::to_vec(document).unwrap()
 }
 
-pub(crate) fn candidate(document: &Value) -> Candidate {
-    Candidate::parse(&bytes(document), &CandidateOptions::default()).unwrap()
+pub(crate) fn candidate(document: &Value) -> CredentialCandidate {
+    CredentialCandidate::parse(&to_bytes(document), &CandidateOptions::default()).unwrap()
 }
 
-pub(crate) fn generation(number: u64, document: &Value, loaded_at: Timestamp) -> Generation {
-    Generation::new(number, candidate(document), loaded_at)
+pub(crate) fn generation(number: u64, document: &Value, loaded_at: Timestamp) -> CredentialGeneration {
+    CredentialGeneration::new(number, candidate(document), loaded_at)
 }

@@ -8,28 +8,28 @@ use jiff::Timestamp;
 use url::Url;
 use uuid::Uuid;
 
-use crate::assertion::{AssertionError, AssertionOptions, ClientAssertion, Signer};
-use crate::bundle::{BundleError, CertificateBundle, Validity};
-use crate::document::{CredentialDocument, DocumentError, Stamps};
+use crate::assertion::{AssertionError, AssertionOptions, ClientAssertion, AssertionSigner};
+use crate::bundle::{BundleError, CertificateBundle, CertificateValidity};
+use crate::document::{CredentialDocument, DocumentError, CredentialTimestamps};
 use crate::identity::{Authority, ClientId, TenantId};
 use crate::secret::SecretText;
 
 /// One version of a credential. It never changes; a rotation makes a new one.
 #[derive(Debug)]
-pub struct Generation {
+pub struct CredentialGeneration {
     number: u64,
     loaded_at: Timestamp,
-    candidate: Candidate,
+    candidate: CredentialCandidate,
 }
 
 /// A version of the file that has been understood and not yet been accepted.
-pub struct Candidate {
+pub struct CredentialCandidate {
     tenant_id: TenantId,
     client_id: ClientId,
     authority: Authority,
     token_endpoint: Url,
-    signer: Signer,
-    stamps: Stamps,
+    signer: AssertionSigner,
+    timestamps: CredentialTimestamps,
     content_hash: ContentHash,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Debug for ContentHash {
     }
 }
 
-impl Candidate {
+impl CredentialCandidate {
     /// Reads a credential document and the bundle in it.
     ///
     /// # Errors
@@ -104,13 +104,13 @@ impl Candidate {
         let document = CredentialDocument::parse(bytes)?;
         let password = options.pkcs12_password.as_deref();
         let bundle = CertificateBundle::parse_with_password(document.client_secret(), password)?;
-        let signer = Signer::new(bundle, options.assertion)?;
+        let signer = AssertionSigner::new(bundle, options.assertion)?;
         let authority = document.authentication_endpoint().clone();
         let tenant_id = document.tenant_id().clone();
         Ok(Self {
             token_endpoint: authority.token_endpoint(&tenant_id),
             client_id: document.client_id().clone(),
-            stamps: *document.stamps(),
+            timestamps: *document.timestamps(),
             content_hash: ContentHash::of(bytes),
             tenant_id,
             authority,
@@ -119,8 +119,8 @@ impl Candidate {
     }
 
     /// The four times of the document.
-    pub fn stamps(&self) -> &Stamps {
-        &self.stamps
+    pub fn timestamps(&self) -> &CredentialTimestamps {
+        &self.timestamps
     }
 
     /// The hash of the file it came from.
@@ -129,8 +129,8 @@ impl Candidate {
     }
 }
 
-impl Generation {
-    pub(crate) fn new(number: u64, candidate: Candidate, loaded_at: Timestamp) -> Self {
+impl CredentialGeneration {
+    pub(crate) fn new(number: u64, candidate: CredentialCandidate, loaded_at: Timestamp) -> Self {
         Self { number, loaded_at, candidate }
     }
 
@@ -165,22 +165,22 @@ impl Generation {
     }
 
     /// The four times of the document.
-    pub fn stamps(&self) -> &Stamps {
-        &self.candidate.stamps
+    pub fn timestamps(&self) -> &CredentialTimestamps {
+        &self.candidate.timestamps
     }
 
     /// From when the document says the credential may be used.
     pub fn not_before(&self) -> Timestamp {
-        self.candidate.stamps.not_before
+        self.candidate.timestamps.not_before
     }
 
     /// Until when the document says the credential may be used, if it says so.
     pub fn not_after(&self) -> Option<Timestamp> {
-        self.candidate.stamps.not_after
+        self.candidate.timestamps.not_after
     }
 
     /// When the leaf certificate may be used.
-    pub fn certificate_validity(&self) -> Validity {
+    pub fn certificate_validity(&self) -> CertificateValidity {
         self.bundle().leaf().validity()
     }
 
@@ -235,14 +235,14 @@ impl Generation {
     }
 }
 
-impl fmt::Debug for Candidate {
+impl fmt::Debug for CredentialCandidate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Candidate")
             .field("client_id", &self.client_id)
             .field("token_endpoint", &self.token_endpoint.as_str())
             .field("bundle", self.signer.bundle())
-            .field("stamps", &self.stamps)
+            .field("stamps", &self.timestamps)
             .field("content_hash", &self.content_hash)
             .finish_non_exhaustive()
     }

@@ -61,8 +61,8 @@ impl ScopeHealth {
             tenant: key.variant.tenant.clone(),
             expires_on: Timestamp::from_second(token.expires_on.unix_timestamp())
                 .unwrap_or_default(),
-            seconds_left: token.schedule.expires_at.saturating_sub(now).as_secs(),
-            refresh_due: now >= token.schedule.refresh_at,
+            seconds_left: token.lifetime.expires_at.saturating_sub(now).as_secs(),
+            refresh_due: now >= token.lifetime.refresh_at,
             generation: token.generation,
         }
     }

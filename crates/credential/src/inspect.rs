@@ -27,7 +27,7 @@ pub use facts::{BundleFacts, CertificateFacts, DocumentFacts, KeyFacts, TimeFact
 
 use crate::assertion::AssertionError;
 use crate::bundle::{CertificateBundle, KeyKind};
-use crate::document::Fields;
+use crate::document::DocumentFields;
 use crate::generation::ContentHash;
 use crate::secret::SecretText;
 
@@ -44,14 +44,14 @@ pub struct Inspection {
     /// The times and how far away they are.
     pub times: Option<TimeFacts>,
     /// What is wrong or unusual, the gravest first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<InspectionFinding>,
 }
 
 /// One thing that is wrong or unusual.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct InspectionFinding {
     /// How grave it is.
-    pub severity: Severity,
+    pub severity: FindingSeverity,
     /// Where: a field of the document, or `document` for the whole.
     pub field: String,
     /// What.
@@ -63,7 +63,7 @@ pub struct Finding {
 /// How grave a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub enum FindingSeverity {
     /// Nobody can sign in with this file now.
     Error,
     /// It works here and now; elsewhere or later it may not.
@@ -72,7 +72,7 @@ pub enum Severity {
     Note,
 }
 
-impl fmt::Display for Severity {
+impl fmt::Display for FindingSeverity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Error => "error",
@@ -85,7 +85,7 @@ impl fmt::Display for Severity {
 impl Inspection {
     /// Whether nothing grave was found: the file can be used to sign in now.
     pub fn is_usable(&self) -> bool {
-        self.findings.iter().all(|finding| finding.severity != Severity::Error)
+        self.findings.iter().all(|finding| finding.severity != FindingSeverity::Error)
     }
 }
 
@@ -100,7 +100,7 @@ pub fn inspect_with_password(
     password: Option<&SecretText>,
     now: Timestamp,
 ) -> Inspection {
-    let mut findings = Findings::default();
+    let mut findings = FindingList::default();
     let mut inspection = Inspection {
         content_hash: ContentHash::of(bytes).to_string(),
         document: None,
@@ -108,20 +108,20 @@ pub fn inspect_with_password(
         times: None,
         findings: Vec::new(),
     };
-    match Fields::read(bytes) {
+    match DocumentFields::read(bytes) {
         Ok(fields) => {
             inspection.bundle = fields
                 .client_secret
                 .as_ref()
                 .map(|secret| inspect_bundle(secret, password, &mut findings));
             let leaf = inspection.bundle.as_ref().and_then(BundleFacts::leaf_validity);
-            inspection.times = fields.stamps().map(|stamps| TimeFacts::of(&stamps, leaf, now));
-            check::fields(&fields, leaf, now, &mut findings);
+            inspection.times = fields.timestamps().map(|stamps| TimeFacts::of(&stamps, leaf, now));
+            check::check_fields(&fields, leaf, now, &mut findings);
             inspection.document = Some(DocumentFacts::of(&fields));
         }
         Err(error) => {
             for problem in &error.problems {
-                findings.error(problem.field, problem.fault.to_string(), problem.hint());
+                findings.error(problem.field, problem.kind.to_string(), problem.hint());
             }
         }
     }
@@ -133,7 +133,7 @@ pub fn inspect_with_password(
 fn inspect_bundle(
     secret: &SecretText,
     password: Option<&SecretText>,
-    findings: &mut Findings,
+    findings: &mut FindingList,
 ) -> BundleFacts {
     match CertificateBundle::parse_with_password(secret, password) {
         Ok(bundle) => {
@@ -141,7 +141,7 @@ fn inspect_bundle(
                 let error = AssertionError::RsaOnly { kind: bundle.key_kind() };
                 findings.error("client_secret", error.to_string(), error.hint());
             }
-            check::bundle(&bundle, findings);
+            check::check_bundle(&bundle, findings);
             BundleFacts::of(&bundle)
         }
         Err(error) => {
@@ -152,29 +152,29 @@ fn inspect_bundle(
                 cause = source.source();
             }
             findings.error("client_secret", what, error.hint());
-            BundleFacts::of_unusable(CertificateBundle::certificates_of(secret, password))
+            BundleFacts::from_certificates_only(CertificateBundle::certificates_of(secret, password))
         }
     }
 }
 
 /// The findings so far.
 #[derive(Default)]
-struct Findings(Vec<Finding>);
+struct FindingList(Vec<InspectionFinding>);
 
-impl Findings {
+impl FindingList {
     fn error(&mut self, field: &str, what: impl Into<String>, next_step: impl Into<String>) {
-        self.push(Severity::Error, field, what.into(), next_step.into());
+        self.push(FindingSeverity::Error, field, what.into(), next_step.into());
     }
 
     fn warn(&mut self, field: &str, what: impl Into<String>, next_step: impl Into<String>) {
-        self.push(Severity::Warning, field, what.into(), next_step.into());
+        self.push(FindingSeverity::Warning, field, what.into(), next_step.into());
     }
 
     fn note(&mut self, field: &str, what: impl Into<String>, next_step: impl Into<String>) {
-        self.push(Severity::Note, field, what.into(), next_step.into());
+        self.push(FindingSeverity::Note, field, what.into(), next_step.into());
     }
 
-    fn push(&mut self, severity: Severity, field: &str, what: String, next_step: String) {
-        self.0.push(Finding { severity, field: field.to_owned(), what, next_step });
+    fn push(&mut self, severity: FindingSeverity, field: &str, what: String, next_step: String) {
+        self.0.push(InspectionFinding { severity, field: field.to_owned(), what, next_step });
     }
 }

@@ -41,11 +41,11 @@ pub mod generation;
 pub mod identity;
 pub mod inspect;
 pub mod loader;
-pub mod lookalike;
-mod probe;
+pub mod detected_format;
+mod file_snapshot;
 pub mod reply;
 pub mod secret;
-mod watch;
+mod folder_watch;
 
 mod client_secret;
 mod entra;
@@ -59,15 +59,15 @@ mod token;
 mod token_proxy;
 mod transport;
 
-pub use file::{CredentialFile, FileOptions, LoadError, LoadObserver, Reload};
-pub use generation::Generation;
+pub use file::{CredentialFile, CredentialFileOptions, LoadError, LoadObserver, ReloadOutcome};
+pub use generation::CredentialGeneration;
 pub use loader::LoaderHealth;
 
 pub use client_secret::ClientSecretCredential;
 pub use entra::error::EntraError;
 pub use federated::{
     FederatedTokenCredential, FederatedTokenSettingProblem, FederatedTokenSettings,
-    FederatedTokenSettingsError, HeldTokenCredential,
+    FederatedTokenSettingsError, InMemoryTokenCredential,
 };
 pub use health::{LastTokenError, ScopeHealth, TokenCounts, TokenHealth};
 pub use managed_identity::endpoint::ManagedIdentityId;
@@ -76,18 +76,18 @@ pub use managed_identity::{
     ManagedIdentityCredential, ManagedIdentitySettings, ManagedIdentitySettingsError,
     ManagedIdentityTransport,
 };
-pub use metrics::{MetricsHook, TokenRequested};
+pub use metrics::{MetricsHook, TokenRequestEvent};
 pub use randomness::{Randomness, SharedRandomness, SystemRandomness};
 pub use reloading::{
     CredentialHealth, KeyHealth, ReloadingCertificateCredential, ReloadingCertificateOptions,
 };
-pub use token::error::{AnswerProblem, RetryClass, TokenError};
+pub use token::error::{TokenResponseProblem, RetryClass, TokenError};
 pub use token::request::TokenRequestContext;
 pub use token_proxy::{TokenProxy, TokenProxyError, TokenProxySettings};
 pub use transport::sender::{TokenTransport, TokenTransportOptions};
 pub use transport::{RequestLimits, RetrySettings};
 
 #[cfg(test)]
-mod leaks;
+mod secret_leak_tests;
 #[cfg(test)]
-mod scripted;
+mod scripted_service;

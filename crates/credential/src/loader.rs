@@ -24,48 +24,48 @@ use jiff::Timestamp;
 pub use error::LoadError;
 pub use health::{HealthWarning, LoadCounts, LoadFailure, LoaderHealth};
 
-pub(crate) use health::{FollowerState, Report, validity_warnings};
+pub(crate) use health::{FileFollowerState, LoaderReport, validity_warnings};
 
-use crate::generation::{Candidate, ContentHash, Generation};
+use crate::generation::{CredentialCandidate, ContentHash, CredentialGeneration};
 use crate::secret::SecretBytes;
 
 /// Whether a version with the `not_before` of the version in use, and other content, is taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum EqualStamps {
+pub enum EqualTimestampPolicy {
     /// It is taken.
     #[default]
-    Take,
+    Accept,
     /// It is refused, as msi-dataplane does.
-    Refuse,
+    Reject,
 }
 
 /// What happened.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum LoaderEvent {
     /// The file may have changed.
     FileChanged,
     /// The file has not been read for a long time.
-    BackstopTick,
+    ResyncDue,
     /// Somebody wants the newest version now.
     ReloadRequested,
     /// The answer to [`Action::Read`].
-    Read(Result<Content, LoadError>),
+    Read(Result<CredentialFileContent, LoadError>),
     /// The answer to [`Action::Parse`].
-    Parsed(Result<Box<Candidate>, LoadError>),
+    Parsed(Result<Box<CredentialCandidate>, LoadError>),
 }
 
 /// What to do about it. Every event has exactly one action.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Action {
+pub enum LoaderAction {
     /// Read the file and answer with [`Event::Read`].
     Read,
     /// Parse the content and answer with [`Event::Parsed`].
-    Parse(Content),
+    Parse(CredentialFileContent),
     /// Take this generation into use.
-    Publish(Arc<Generation>),
+    Publish(Arc<CredentialGeneration>),
     /// Nothing changes, and nothing is wrong.
     Ignore(IgnoreReason),
     /// The file holds something else, and the old generation stays all the same.
@@ -81,7 +81,7 @@ pub enum IgnoreReason {
     /// Its bytes are those of the version in use.
     SameContent,
     /// Its bytes are those of the version that was refused last.
-    RefusedBefore,
+    RejectedBefore,
     /// Its bytes are those of the version that could not be used last: still not.
     UnusableBefore,
 }
@@ -97,31 +97,31 @@ pub enum KeepReason {
         /// The stamp of the file.
         offered: Timestamp,
         /// The stamp of the generation in use.
-        held: Timestamp,
+        current: Timestamp,
     },
     /// Its `not_before` is that of the generation in use, and [`EqualStamps::Refuse`] holds.
-    EqualStamp,
+    EqualTimestamp,
 }
 
 impl KeepReason {
     /// A fixed word for metrics: `older`, `equal` or `unusable`.
-    pub fn word(&self) -> &'static str {
+    pub fn metric_label(&self) -> &'static str {
         match self {
             Self::Failed(_) => "unusable",
             Self::Older { .. } => "older",
-            Self::EqualStamp => "equal",
+            Self::EqualTimestamp => "equal",
         }
     }
 }
 
 /// The bytes of one version of the file.
 #[derive(Debug)]
-pub struct Content {
+pub struct CredentialFileContent {
     bytes: SecretBytes,
     hash: ContentHash,
 }
 
-impl Content {
+impl CredentialFileContent {
     /// Takes the bytes and hashes them.
     pub fn new(bytes: impl Into<SecretBytes>) -> Self {
         let bytes = bytes.into();
@@ -141,128 +141,128 @@ impl Content {
 
 /// The state machine of one file.
 #[derive(Debug, Default)]
-pub struct Loader {
-    equal_stamps: EqualStamps,
-    current: Option<Arc<Generation>>,
-    previous: Option<Arc<Generation>>,
-    refused: Option<ContentHash>,
+pub struct CredentialLoader {
+    equal_timestamps: EqualTimestampPolicy,
+    current: Option<Arc<CredentialGeneration>>,
+    previous: Option<Arc<CredentialGeneration>>,
+    rejected_hash: Option<ContentHash>,
     /// What [`Event::Parsed`] will be about.
-    parsing: Option<ContentHash>,
-    unusable: Option<(ContentHash, LoadFailure)>,
-    report: Report,
+    parsing_hash: Option<ContentHash>,
+    unusable_content: Option<(ContentHash, LoadFailure)>,
+    report: LoaderReport,
 }
 
-impl Loader {
+impl CredentialLoader {
     /// A machine that has seen nothing.
-    pub fn new(equal_stamps: EqualStamps) -> Self {
-        Self { equal_stamps, ..Self::default() }
+    pub fn new(equal_timestamps: EqualTimestampPolicy) -> Self {
+        Self { equal_timestamps, ..Self::default() }
     }
 
     /// The generation in use, once there is one.
-    pub fn current(&self) -> Option<&Arc<Generation>> {
+    pub fn current(&self) -> Option<&Arc<CredentialGeneration>> {
         self.current.as_ref()
     }
 
     /// The generation before, until it expires: a fallback if the new one turns out broken.
-    pub fn previous(&self) -> Option<&Arc<Generation>> {
+    pub fn previous(&self) -> Option<&Arc<CredentialGeneration>> {
         self.previous.as_ref()
     }
 
     /// Answers one event. `now` is the time at which it happened.
-    pub fn on(&mut self, event: Event, now: Timestamp) -> Action {
+    pub fn handle(&mut self, event: LoaderEvent, now: Timestamp) -> LoaderAction {
         if self.previous.as_ref().is_some_and(|previous| previous.expires_at() <= now) {
             self.previous = None;
         }
         match event {
-            Event::FileChanged | Event::BackstopTick | Event::ReloadRequested => Action::Read,
-            Event::Read(Ok(content)) => self.on_content(content),
-            Event::Read(Err(error)) => self.on_failure(error, now),
-            Event::Parsed(Ok(candidate)) => self.on_candidate(*candidate, now),
-            Event::Parsed(Err(error)) => {
+            LoaderEvent::FileChanged | LoaderEvent::ResyncDue | LoaderEvent::ReloadRequested => LoaderAction::Read,
+            LoaderEvent::Read(Ok(content)) => self.on_content(content),
+            LoaderEvent::Read(Err(error)) => self.on_failure(error, now),
+            LoaderEvent::Parsed(Ok(candidate)) => self.on_candidate(*candidate, now),
+            LoaderEvent::Parsed(Err(error)) => {
                 // With nothing to keep, every failure is final, the same one again included.
-                let remembered = self.current.is_some() && is_final(&error);
-                let hash = self.parsing.take().filter(|_| remembered);
-                self.unusable = hash.map(|hash| (hash, LoadFailure::of(&error, now)));
+                let remembered = self.current.is_some() && is_content_error(&error);
+                let hash = self.parsing_hash.take().filter(|_| remembered);
+                self.unusable_content = hash.map(|hash| (hash, LoadFailure::of(&error, now)));
                 self.on_failure(error, now)
             }
         }
     }
 
-    pub(crate) fn report(&self) -> &Report {
+    pub(crate) fn report(&self) -> &LoaderReport {
         &self.report
     }
 
-    fn on_content(&mut self, content: Content) -> Action {
+    fn on_content(&mut self, content: CredentialFileContent) -> LoaderAction {
         let in_use = self.current.as_ref().map(|generation| generation.content_hash());
         if in_use == Some(content.hash) {
-            (self.refused, self.unusable) = (None, None);
-            self.report.refusal = None;
+            (self.rejected_hash, self.unusable_content) = (None, None);
+            self.report.rejection = None;
             return self.ignore(IgnoreReason::SameContent);
         }
-        if self.refused == Some(content.hash) {
-            return self.ignore(IgnoreReason::RefusedBefore);
+        if self.rejected_hash == Some(content.hash) {
+            return self.ignore(IgnoreReason::RejectedBefore);
         }
-        if let Some((_, failure)) = self.unusable.as_ref().filter(|(hash, _)| *hash == content.hash)
+        if let Some((_, failure)) = self.unusable_content.as_ref().filter(|(hash, _)| *hash == content.hash)
         {
             let failure = failure.clone();
             let action = self.ignore(IgnoreReason::UnusableBefore);
             self.report.last_error = Some(failure);
             return action;
         }
-        self.parsing = Some(content.hash);
-        Action::Parse(content)
+        self.parsing_hash = Some(content.hash);
+        LoaderAction::Parse(content)
     }
 
-    fn ignore(&mut self, reason: IgnoreReason) -> Action {
+    fn ignore(&mut self, reason: IgnoreReason) -> LoaderAction {
         self.report.last_error = None;
         self.report.counts.unchanged += 1;
-        Action::Ignore(reason)
+        LoaderAction::Ignore(reason)
     }
 
-    fn on_candidate(&mut self, candidate: Candidate, now: Timestamp) -> Action {
+    fn on_candidate(&mut self, candidate: CredentialCandidate, now: Timestamp) -> LoaderAction {
         self.report.last_error = None;
-        let offered = candidate.stamps().not_before;
+        let offered = candidate.timestamps().not_before;
         let Some(current) = &self.current else { return self.publish(candidate, now) };
         let held = current.not_before();
-        if offered > held || (offered == held && self.equal_stamps == EqualStamps::Take) {
+        if offered > held || (offered == held && self.equal_timestamps == EqualTimestampPolicy::Accept) {
             return self.publish(candidate, now);
         }
-        self.refused = Some(candidate.content_hash());
+        self.rejected_hash = Some(candidate.content_hash());
         let warning = HealthWarning::FileRefused { offered, held };
-        self.report.refusal = Some(warning);
+        self.report.rejection = Some(warning);
         if offered == held {
             self.report.counts.refused_equal += 1;
-            return Action::Keep(KeepReason::EqualStamp);
+            return LoaderAction::Keep(KeepReason::EqualTimestamp);
         }
         self.report.counts.refused_older += 1;
-        Action::Keep(KeepReason::Older { offered, held })
+        LoaderAction::Keep(KeepReason::Older { offered, current: held })
     }
 
-    fn publish(&mut self, candidate: Candidate, now: Timestamp) -> Action {
+    fn publish(&mut self, candidate: CredentialCandidate, now: Timestamp) -> LoaderAction {
         let number = self.current.as_ref().map_or(1, |current| current.number() + 1);
-        let generation = Arc::new(Generation::new(number, candidate, now));
+        let generation = Arc::new(CredentialGeneration::new(number, candidate, now));
         self.previous = self.current.replace(Arc::clone(&generation));
-        (self.refused, self.unusable) = (None, None);
-        self.report.refusal = None;
+        (self.rejected_hash, self.unusable_content) = (None, None);
+        self.report.rejection = None;
         self.report.counts.published += 1;
-        self.report.changes = match &self.previous {
+        self.report.identity_changes = match &self.previous {
             Some(previous) => health::identity_changes(previous, &generation),
             None => Vec::new(),
         };
-        Action::Publish(generation)
+        LoaderAction::Publish(generation)
     }
 
-    fn on_failure(&mut self, error: LoadError, now: Timestamp) -> Action {
+    fn on_failure(&mut self, error: LoadError, now: Timestamp) -> LoaderAction {
         self.report.counts.failed += 1;
         self.report.last_error = Some(LoadFailure::of(&error, now));
         if self.current.is_none() {
-            return Action::Fail(error);
+            return LoaderAction::Fail(error);
         }
-        Action::Keep(KeepReason::Failed(error))
+        LoaderAction::Keep(KeepReason::Failed(error))
     }
 }
 
 /// Whether the same bytes would fail again: the content is at fault, and not the reading.
-fn is_final(error: &LoadError) -> bool {
+fn is_content_error(error: &LoadError) -> bool {
     matches!(error, LoadError::Content { .. })
 }

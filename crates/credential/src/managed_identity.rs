@@ -10,19 +10,19 @@ use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::{RawResponse, Transport, Url};
 
-use self::endpoint::{Endpoint, IMDS, ManagedIdentityId, Question};
+use self::endpoint::{ManagedIdentityEndpoint, IMDS_BASE_URL, ManagedIdentityId, ManagedIdentityRequest};
 use self::error::ManagedIdentityError;
 use crate::entra::response::parse_token_response;
 use crate::health::TokenHealth;
 use crate::secret::SecretText;
 use crate::token::engine::TokenEngine;
 use crate::token::error::TokenError;
-use crate::token::request::{TokenKey, Variant};
+use crate::token::request::{TokenKey, TokenVariant};
 use crate::token::source::{IssuedToken, TokenSource};
 use crate::token::table::CachedToken;
 use crate::transport::retry::RetrySettings;
 use crate::transport::sender::{TokenTransport, TokenTransportOptions};
-use crate::transport::turns::RequestLimits;
+use crate::transport::request_limiter::RequestLimits;
 
 /// Where the managed identity endpoint is and which identity is meant: the values of the
 /// environment variables that Azure sets, read by the program and passed in.
@@ -58,7 +58,7 @@ pub enum ManagedIdentitySettingsError {
     },
     /// One of the two App Service variables is set without the other.
     #[error("{missing} is not set, but {present} is")]
-    HalfAppService {
+    IncompleteAppService {
         /// The variable that is set.
         present: &'static str,
         /// The variable that is not.
@@ -82,7 +82,7 @@ impl ManagedIdentitySettingsError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Endpoint { .. } => Some("write it as http://host:port"),
-            Self::HalfAppService { .. } => {
+            Self::IncompleteAppService { .. } => {
                 Some("the platform sets both or neither: pass both on, or unset the one")
             }
             Self::UnsupportedHost { .. } => Some(
@@ -111,15 +111,15 @@ impl ManagedIdentityTransport {
             .connect_timeout(CONNECT_TIMEOUT)
             .build()
             .map_err(ManagedIdentitySettingsError::Client)?;
-        Ok(Self::over(options, Transport::new(Arc::new(client))))
+        Ok(Self::with_http_transport(options, Transport::new(Arc::new(client))))
     }
 
     /// The same over an HTTP client of the caller's, who answers for it that it goes through no
     /// proxy.
-    pub fn over(mut options: TokenTransportOptions, transport: Transport) -> Self {
+    pub fn with_http_transport(mut options: TokenTransportOptions, transport: Transport) -> Self {
         options.retry.get_or_insert_with(RetrySettings::for_managed_identity);
         options.limits.get_or_insert_with(RequestLimits::for_managed_identity);
-        Self(TokenTransport::over(options, transport))
+        Self(TokenTransport::with_http_transport(options, transport))
     }
 }
 
@@ -131,7 +131,7 @@ impl ManagedIdentityTransport {
 /// environment says: the answer is a token, and a proxy would see it in plain text.
 #[derive(Debug)]
 pub struct ManagedIdentityCredential {
-    engine: TokenEngine<HostIdentity>,
+    engine: TokenEngine<ManagedIdentitySource>,
 }
 
 impl ManagedIdentityCredential {
@@ -145,7 +145,7 @@ impl ManagedIdentityCredential {
         settings: ManagedIdentitySettings,
         options: TokenTransportOptions,
     ) -> Result<Arc<Self>, ManagedIdentitySettingsError> {
-        Self::sharing(settings, &ManagedIdentityTransport::new(options)?)
+        Self::with_shared_transport(settings, &ManagedIdentityTransport::new(options)?)
     }
 
     /// A credential that shares connections, limits and cool-downs with the host's others: the
@@ -154,14 +154,14 @@ impl ManagedIdentityCredential {
     /// # Errors
     ///
     /// [`ManagedIdentitySettingsError`] if a setting is malformed.
-    pub fn sharing(
+    pub fn with_shared_transport(
         settings: ManagedIdentitySettings,
         transport: &ManagedIdentityTransport,
     ) -> Result<Arc<Self>, ManagedIdentitySettingsError> {
         let transport = transport.0.clone();
         let identity = settings.identity.clone();
-        let source = HostIdentity {
-            endpoint: endpoint_of(settings)?,
+        let source = ManagedIdentitySource {
+            endpoint: resolve_endpoint(settings)?,
             identity,
             transport: transport.clone(),
         };
@@ -171,7 +171,7 @@ impl ManagedIdentityCredential {
     /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
     /// fetched first.
     pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
-        self.engine.lend(scope, &Variant::PLAIN, |token: &CachedToken| read(token.reveal()))
+        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| read(token.expose()))
     }
 
     /// What is held and what happened.
@@ -197,22 +197,22 @@ impl TokenCredential for ManagedIdentityCredential {
 }
 
 #[derive(Debug)]
-struct HostIdentity {
-    endpoint: Endpoint,
+struct ManagedIdentitySource {
+    endpoint: ManagedIdentityEndpoint,
     identity: Option<ManagedIdentityId>,
     transport: TokenTransport,
 }
 
 #[async_trait]
-impl TokenSource for HostIdentity {
+impl TokenSource for ManagedIdentitySource {
     async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
-        refuse_unsupported(&key.variant)?;
+        reject_unsupported(&key.variant)?;
         let url = self.endpoint.token_url(key.resource(), self.identity.as_ref());
-        let question = Question { endpoint: &self.endpoint, url };
+        let question = ManagedIdentityRequest { endpoint: &self.endpoint, url };
         let answer = self.transport.send(&question).await?;
         let response = &answer.response;
         if !response.status().is_success() {
-            return Err(TokenError::ManagedIdentity(Arc::new(self.refusal(response))));
+            return Err(TokenError::ManagedIdentity(Arc::new(self.error_from_response(response))));
         }
         let now = self.transport.clock().now();
         let token = parse_token_response(response.body(), now).map_err(|problem| {
@@ -224,7 +224,7 @@ impl TokenSource for HostIdentity {
         })?;
         Ok(IssuedToken {
             text: token.text,
-            asked_at: answer.asked_at,
+            requested_at: answer.requested_at,
             expires_in: token.expires_in,
             refresh_in: token.refresh_in,
             generation: 0,
@@ -232,18 +232,18 @@ impl TokenSource for HostIdentity {
     }
 }
 
-impl HostIdentity {
-    fn refusal(&self, response: &RawResponse) -> ManagedIdentityError {
+impl ManagedIdentitySource {
+    fn error_from_response(&self, response: &RawResponse) -> ManagedIdentityError {
         let secrets: Vec<&str> = self.endpoint.secret().into_iter().collect();
         let now = self.transport.clock().now();
         let (kind, url) = (self.endpoint.kind(), self.endpoint.url());
-        ManagedIdentityError::read(kind, url, &secrets, response, now)
+        ManagedIdentityError::from_response(kind, url, &secrets, response, now)
     }
 }
 
 /// The endpoints know one tenant and keep tokens of their own: what they cannot do must not look as
 /// if it had been done.
-fn refuse_unsupported(variant: &Variant) -> Result<(), TokenError> {
+fn reject_unsupported(variant: &TokenVariant) -> Result<(), TokenError> {
     let wanted = if variant.tenant.is_some() {
         "another tenant"
     } else if variant.claims.is_some() {
@@ -256,10 +256,10 @@ fn refuse_unsupported(variant: &Variant) -> Result<(), TokenError> {
     Err(TokenError::Unsupported { endpoint: "a managed identity endpoint", wanted })
 }
 
-fn endpoint_of(
+fn resolve_endpoint(
     settings: ManagedIdentitySettings,
-) -> Result<Endpoint, ManagedIdentitySettingsError> {
-    let half = |present, missing| ManagedIdentitySettingsError::HalfAppService { present, missing };
+) -> Result<ManagedIdentityEndpoint, ManagedIdentitySettingsError> {
+    let half = |present, missing| ManagedIdentitySettingsError::IncompleteAppService { present, missing };
     let header = settings.identity_header.filter(|header| !header.is_empty());
     let endpoint = settings.identity_endpoint.filter(|endpoint| !endpoint.is_empty());
     let is_set = |value: Option<String>| value.is_some_and(|value| !value.is_empty());
@@ -277,14 +277,14 @@ fn endpoint_of(
     }
     match (endpoint, header) {
         (Some(endpoint), Some(header)) => {
-            Ok(Endpoint::app_service(parse_url("IDENTITY_ENDPOINT", &endpoint)?, header))
+            Ok(ManagedIdentityEndpoint::app_service(parse_url("IDENTITY_ENDPOINT", &endpoint)?, header))
         }
         (Some(_), None) => Err(half("IDENTITY_ENDPOINT", "IDENTITY_HEADER")),
         (None, Some(_)) => Err(half("IDENTITY_HEADER", "IDENTITY_ENDPOINT")),
         (None, None) => {
             let host = settings.imds_host.filter(|host| !host.is_empty());
-            let host = host.as_deref().unwrap_or(IMDS);
-            Ok(Endpoint::imds(parse_url("AZURE_POD_IDENTITY_AUTHORITY_HOST", host)?))
+            let host = host.as_deref().unwrap_or(IMDS_BASE_URL);
+            Ok(ManagedIdentityEndpoint::imds(parse_url("AZURE_POD_IDENTITY_AUTHORITY_HOST", host)?))
         }
     }
 }

@@ -23,7 +23,7 @@ pub trait MetricsHook: fmt::Debug + Send + Sync + 'static {
     }
 
     /// One HTTP request to a token endpoint ended.
-    fn token_requested(&self, request: &TokenRequested<'_>) {
+    fn token_requested(&self, request: &TokenRequestEvent<'_>) {
         let _ = request;
     }
 
@@ -41,7 +41,7 @@ pub trait MetricsHook: fmt::Debug + Send + Sync + 'static {
 /// One HTTP request to a token endpoint.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct TokenRequested<'a> {
+pub struct TokenRequestEvent<'a> {
     /// The host of the endpoint.
     pub endpoint_host: &'a str,
     /// The HTTP status; none if no answer came.

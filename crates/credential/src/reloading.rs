@@ -11,15 +11,15 @@ use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use serde::Serialize;
 
-use self::observer::MetricsObserver;
+use self::observer::MetricsLoadObserver;
 use self::source::CertificateSource;
-use crate::file::{CredentialFile, FileOptions, LoadError};
-use crate::generation::Generation;
+use crate::file::{CredentialFile, CredentialFileOptions, LoadError};
+use crate::generation::CredentialGeneration;
 use crate::health::{LastTokenError, TokenHealth};
 use crate::loader::LoaderHealth;
 use crate::token::engine::TokenEngine;
 use crate::token::error::TokenError;
-use crate::token::request::{TokenKey, Variant};
+use crate::token::request::{TokenKey, TokenVariant};
 use crate::token::table::CachedToken;
 use crate::transport::sender::{TokenTransport, TokenTransportOptions};
 
@@ -28,14 +28,14 @@ use crate::transport::sender::{TokenTransport, TokenTransportOptions};
 #[non_exhaustive]
 pub struct ReloadingCertificateOptions {
     /// How the file is followed and understood.
-    pub file: FileOptions,
+    pub file: CredentialFileOptions,
     /// The way to Entra; give all the credentials of a process the same one.
     pub transport: TokenTransport,
 }
 
 impl ReloadingCertificateOptions {
     /// The default options over a transport of your own.
-    pub fn over(transport: TokenTransportOptions) -> Self {
+    pub fn with_transport(transport: TokenTransportOptions) -> Self {
         Self { transport: TokenTransport::new(transport), ..Self::default() }
     }
 }
@@ -69,23 +69,23 @@ impl ReloadingCertificateCredential {
     ) -> Result<Arc<Self>, LoadError> {
         let ReloadingCertificateOptions { mut file, transport } = options;
         let metrics = Arc::clone(transport.metrics());
-        file.observer = Some(Arc::new(MetricsObserver { metrics, next: file.observer.take() }));
+        file.observer = Some(Arc::new(MetricsLoadObserver { metrics, next: file.observer.take() }));
         let file = CredentialFile::open(path, file, Arc::clone(transport.clock())).await?;
         let source = CertificateSource::new(file, transport.clone());
         let engine = Arc::new(TokenEngine::new(source, &transport));
-        rotation::follow(&engine);
+        rotation::spawn_rotation_task(&engine);
         Ok(Arc::new(Self { engine }))
     }
 
     /// The generation in use.
-    pub fn generation(&self) -> Arc<Generation> {
+    pub fn generation(&self) -> Arc<CredentialGeneration> {
         self.engine.source().file().current()
     }
 
     /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
     /// fetched first.
     pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
-        self.engine.lend(scope, &Variant::PLAIN, |token: &CachedToken| read(token.reveal()))
+        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| read(token.expose()))
     }
 
     /// Asks Entra for a new token for `scope` though one is held, so that the newest key proves
@@ -98,7 +98,7 @@ impl ReloadingCertificateCredential {
     ///
     /// Why there is no new token.
     pub async fn renew_token(&self, scope: &str) -> Result<(), TokenError> {
-        let key = TokenKey::parse(&[scope], Variant::PLAIN)?;
+        let key = TokenKey::parse(&[scope], TokenVariant::PLAIN)?;
         self.engine.renew(&key, self.generation().number()).await
     }
 

@@ -12,7 +12,7 @@ use azure_core::http::headers::{
 use azure_core::time::parse_rfc7231;
 use jiff::Timestamp;
 
-use crate::transport::scrub;
+use crate::transport::redact;
 
 /// How long the service wants to be left alone: milliseconds (`x-ms-retry-after-ms` and
 /// `retry-after-ms`, Azure's own) before seconds or a date (`Retry-After`, RFC 9110 10.2.3).
@@ -21,33 +21,33 @@ use crate::transport::scrub;
 /// without one against `now`, when the reply arrived by our clock. A zero and a date that has passed
 /// say nothing, as what cannot be read does, so the next header is asked.
 pub fn retry_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
-    let told = text(headers, &HeaderName::from_static("date"))
+    let told = header_text(headers, &HeaderName::from_static("date"))
         .and_then(|date| parse_rfc7231(date).ok())
         .and_then(|date| Timestamp::from_second(date.unix_timestamp()).ok());
     let now = told.unwrap_or(now);
     let milliseconds = [X_MS_RETRY_AFTER_MS, RETRY_AFTER_MS]
         .into_iter()
-        .filter_map(|name| text(headers, &name)?.parse().ok())
+        .filter_map(|name| header_text(headers, &name)?.parse().ok())
         .find(|milliseconds| *milliseconds > 0);
     if let Some(milliseconds) = milliseconds {
         return Some(Duration::from_millis(milliseconds));
     }
-    let pause = text(headers, &RETRY_AFTER)?;
-    let seconds = pause.parse().ok().or_else(|| until(pause, now))?;
+    let pause = header_text(headers, &RETRY_AFTER)?;
+    let seconds = pause.parse().ok().or_else(|| seconds_until(pause, now))?;
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 /// [`retry_after`] where our clock is not asked: without the `Date` of the reply a date says nothing.
-pub fn retry_after_as_told(headers: &Headers) -> Option<Duration> {
+pub fn retry_after_from_headers(headers: &Headers) -> Option<Duration> {
     retry_after(headers, Timestamp::MAX)
 }
 
-fn text<'a>(headers: &'a Headers, name: &HeaderName) -> Option<&'a str> {
+fn header_text<'a>(headers: &'a Headers, name: &HeaderName) -> Option<&'a str> {
     headers.get_optional_str(name).map(str::trim)
 }
 
 /// The seconds until an HTTP date.
-fn until(date: &str, now: Timestamp) -> Option<u64> {
+fn seconds_until(date: &str, now: Timestamp) -> Option<u64> {
     let date = parse_rfc7231(date).ok()?;
     u64::try_from(date.unix_timestamp() - now.as_second()).ok()
 }
@@ -60,23 +60,23 @@ pub fn excerpt(body: &[u8]) -> String {
 
 /// [`excerpt`] of text that has been read already, for example of an error's code or message.
 pub fn excerpt_text(text: &str) -> String {
-    excerpt_hiding(text, &[])
+    excerpt_redacting(text, &[])
 }
 
 /// [`excerpt_text`] that shows nothing of what was sent and is nobody else's to know either, whatever
 /// it looks like.
-pub fn excerpt_hiding(text: &str, secrets: &[&str]) -> String {
+pub fn excerpt_redacting(text: &str, secrets: &[&str]) -> String {
     // Cut last: half a token would not be recognised.
-    scrub::excerpt(&scrub::scrub(text, secrets))
+    redact::excerpt(&redact::redact(text, secrets))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    type Pairs = &'static [(&'static str, &'static str)];
+    type TestHeaderPairs = &'static [(&'static str, &'static str)];
 
-    fn read(pairs: Pairs) -> Option<Duration> {
+    fn read(pairs: TestHeaderPairs) -> Option<Duration> {
         let mut headers = Headers::new();
         for (name, value) in pairs {
             headers.insert(*name, *value);
@@ -85,8 +85,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_read_in_every_form() {
-        let cases: [(Pairs, Option<u64>); 15] = [
+    fn retry_after_is_read_in_every_form() {
+        let cases: [(TestHeaderPairs, Option<u64>); 15] = [
             (&[], None),
             (&[("retry-after", "60")], Some(60_000)),
             (&[("retry-after", " 7 ")], Some(7_000)),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_echoes_the_request_keeps_its_words_and_loses_the_token() {
+    fn echoed_token_is_redacted_and_the_page_text_kept() {
         let token = format!("eyJ0eXAiOiJKV1QiLCJhbGciOiJSUzI1NiJ9.{}.{}", "p".repeat(43), "sig");
         let page = format!(
             "<html>\r\n<h1>502 Bad Gateway</h1>\n<pre>GET /secrets/x\nAuthorization: Bearer {token}</pre>"
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_an_authentication_scheme_goes_whatever_it_looks_like() {
+    fn authorization_header_values_are_always_redacted() {
         for line in ["Authorization: Bearer opaque.t/k~n", "authorization: bearer opaque.t/k~n"] {
             let shown = excerpt_text(line);
             assert!(shown.ends_with("[redacted]") && !shown.contains("opaque"), "{shown}");
@@ -140,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_at_the_cut_is_not_shown_in_half() {
+    fn truncated_excerpt_contains_no_partial_token() {
         let text = format!("{} {}", "word ".repeat(76), "Q".repeat(2_000));
         let shown = excerpt(text.as_bytes());
         assert!(shown.len() <= 400 + "…".len() && !shown.contains("QQ"), "{shown}");
     }
 
     #[test]
-    fn a_body_that_is_not_text_is_readable_too() {
+    fn binary_bodies_become_readable_excerpts() {
         assert_eq!(excerpt(b"\xff\x00bad\x1b[31m"), "\u{fffd} bad [31m");
         assert_eq!(excerpt(b""), "");
     }

@@ -114,28 +114,28 @@ impl TokenProxyError {
 pub struct TokenProxy {
     url: Url,
     ca_file: Option<PathBuf>,
-    way: Mutex<Known>,
+    state: Mutex<TokenProxyState>,
     /// How often the server name was not found.
     failures: AtomicU64,
 }
 
 /// What has been found out.
 #[derive(Default)]
-struct Known {
+struct TokenProxyState {
     server_name: Option<String>,
     /// Why the server name was not found the last time.
     failure: Option<TokenProxyError>,
-    client: Option<Trusting>,
+    client: Option<ProxyHttpClient>,
 }
 
 /// A client, and the roots that it was built with.
-struct Trusting {
+struct ProxyHttpClient {
     client: Arc<dyn HttpClient>,
     roots: Option<Vec<u8>>,
 }
 
 /// The client is built over and over; what it trusts is public.
-impl fmt::Debug for Known {
+impl fmt::Debug for TokenProxyState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Known")
@@ -167,8 +167,8 @@ impl TokenProxy {
         if server_name.as_deref().is_some_and(|name| !is_host_name(name)) {
             return Err(TokenProxyError::ServerName);
         }
-        let way = Mutex::new(Known { server_name, ..Known::default() });
-        Ok(Self { url, ca_file: settings.ca_file, way, failures: AtomicU64::new(0) })
+        let way = Mutex::new(TokenProxyState { server_name, ..TokenProxyState::default() });
+        Ok(Self { url, ca_file: settings.ca_file, state: way, failures: AtomicU64::new(0) })
     }
 
     /// The proxy as an HTTP client: whatever host a request names, it goes to the proxy.
@@ -177,10 +177,10 @@ impl TokenProxy {
     }
 
     /// The client for the roots of today, and the server name.
-    async fn way(&self) -> Result<(Arc<dyn HttpClient>, String), TokenProxyError> {
+    async fn client_and_server_name(&self) -> Result<(Arc<dyn HttpClient>, String), TokenProxyError> {
         let failures = self.failures.load(Ordering::Acquire);
         let roots = self.load_roots().await?;
-        let mut known = self.way.lock().await;
+        let mut known = self.state.lock().await;
         let server_name = if let Some(name) = &known.server_name {
             name.clone()
         } else {
@@ -206,11 +206,11 @@ impl TokenProxy {
         {
             return Ok((Arc::clone(&trusting.client), server_name));
         }
-        let resolver = Arc::new(ProxyAddress::of(&self.url));
+        let resolver = Arc::new(ProxyResolver::of(&self.url));
         let builder = with_roots(client_builder(), roots.as_deref())?.dns_resolver(resolver);
-        let client = builder.build().map_err(of_client)?;
+        let client = builder.build().map_err(http_client_error)?;
         let client: Arc<dyn HttpClient> = Arc::new(client);
-        known.client = Some(Trusting { client: Arc::clone(&client), roots });
+        known.client = Some(ProxyHttpClient { client: Arc::clone(&client), roots });
         Ok((client, server_name))
     }
 
@@ -234,7 +234,7 @@ impl TokenProxy {
     /// The certificate that the API server shows under its own name, DER.
     async fn fetch_certificate(&self, roots: Option<&[u8]>) -> Result<Vec<u8>, TokenProxyError> {
         let client = with_roots(client_builder().tls_info(true), roots)?.build();
-        let client = client.map_err(of_client)?;
+        let client = client.map_err(http_client_error)?;
         let failed = |source| TokenProxyError::NoCertificate { url: self.url.clone(), source };
         let answer = client.get(self.url.clone()).timeout(CERTIFICATE_TIMEOUT).send().await;
         let answer = answer.map_err(|error| failed(Some(Arc::new(error))))?;
@@ -246,7 +246,7 @@ impl TokenProxy {
 #[async_trait]
 impl HttpClient for TokenProxy {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
-        let way = self.way().await;
+        let way = self.client_and_server_name().await;
         let (client, server_name) =
             way.map_err(|error| Error::new(ErrorKind::Credential, error))?;
         let mut request = request.clone();
@@ -261,12 +261,12 @@ impl HttpClient for TokenProxy {
 
 /// Resolves the server name, which is in no DNS, to where the proxy is.
 #[derive(Debug)]
-struct ProxyAddress {
+struct ProxyResolver {
     host: String,
     port: u16,
 }
 
-impl ProxyAddress {
+impl ProxyResolver {
     fn of(url: &Url) -> Self {
         let host = url.host_str().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -274,7 +274,7 @@ impl ProxyAddress {
     }
 }
 
-impl Resolve for ProxyAddress {
+impl Resolve for ProxyResolver {
     fn resolve(&self, _name: Name) -> Resolving {
         let (host, port) = (self.host.clone(), self.port);
         Box::pin(async move {
@@ -301,11 +301,11 @@ fn with_roots(
     roots: Option<&[u8]>,
 ) -> Result<reqwest::ClientBuilder, TokenProxyError> {
     let Some(pem) = roots else { return Ok(builder) };
-    let roots = reqwest::Certificate::from_pem_bundle(pem).map_err(of_client)?;
+    let roots = reqwest::Certificate::from_pem_bundle(pem).map_err(http_client_error)?;
     Ok(builder.tls_certs_only(roots))
 }
 
-fn of_client(error: reqwest::Error) -> TokenProxyError {
+fn http_client_error(error: reqwest::Error) -> TokenProxyError {
     TokenProxyError::Client(Arc::new(error))
 }
 
@@ -343,8 +343,8 @@ fn cluster_id_in(name: &str) -> Option<&str> {
 /// The server name for a cluster: a digest of its id, in lower-case base32 with the extended hex
 /// alphabet (RFC 4648 7) and without padding, which fits one DNS label.
 fn server_name_of(cluster: &str) -> String {
-    let digest = digest(&SHA256, format!("{SALT}{cluster}").as_bytes());
-    format!("{LABEL_PREFIX}{}{DOMAIN}", base32_hex(digest.as_ref()))
+    let digest = digest(&SHA256, format!("{CLUSTER_ID_SALT}{cluster}").as_bytes());
+    format!("{SERVER_NAME_PREFIX}{}{SERVER_NAME_DOMAIN}", base32_hex(digest.as_ref()))
 }
 
 fn base32_hex(bytes: &[u8]) -> String {
@@ -380,10 +380,10 @@ fn is_host_name(text: &str) -> bool {
 const API_SERVER: &str = "https://kubernetes.default.svc.cluster.local";
 const CLUSTER_PREFIX: &str = "hcp-kubernetes.";
 const CLUSTER_SUFFIX: &str = ".svc.cluster.local";
-const SALT: &str = "identity-binding";
+const CLUSTER_ID_SALT: &str = "identity-binding";
 /// A label begins with a letter (RFC 1035 2.3.1).
-const LABEL_PREFIX: &str = "a";
-const DOMAIN: &str = ".ests.aks";
+const SERVER_NAME_PREFIX: &str = "a";
+const SERVER_NAME_DOMAIN: &str = ".ests.aks";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Less than an attempt for a token may take, so that whoever waits learns what the matter is.
@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base32_is_that_of_the_rfc_in_lower_case_without_padding() {
+    fn base32_hex_matches_rfc_4648_in_lower_case_without_padding() {
         for (bytes, text) in [
             (&b""[..], ""),
             (b"f", "co"),
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waited_for_a_failure_is_told_what_it_was() {
+    async fn concurrent_requests_share_the_error_of_a_failed_lookup() {
         let folder = tempfile::tempdir().unwrap();
         let ca_file = folder.path().join("ca.crt");
         std::fs::write(&ca_file, "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n")
@@ -462,9 +462,9 @@ mod tests {
         };
         let proxy = TokenProxy::parse(settings).unwrap();
         // Nobody gets on before all are in the line.
-        let known = proxy.way.lock().await;
+        let known = proxy.state.lock().await;
         let ways = async {
-            let ways = tokio::join!(proxy.way(), proxy.way(), proxy.way());
+            let ways = tokio::join!(proxy.client_and_server_name(), proxy.client_and_server_name(), proxy.client_and_server_name());
             [ways.0, ways.1, ways.2].map(|way| way.err().unwrap())
         };
         let release = async {
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_are_refused() {
+    fn invalid_proxy_settings_are_rejected() {
         let parse = |url: &str, name: &str| {
             let (url, server_name) = (Some(url.to_owned()), Some(name.to_owned()));
             TokenProxy::parse(TokenProxySettings { url, server_name, ca_file: None })

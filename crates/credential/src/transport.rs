@@ -3,9 +3,9 @@
 
 pub(crate) mod cool_down;
 pub(crate) mod retry;
-pub(crate) mod scrub;
+pub(crate) mod redact;
 pub(crate) mod sender;
-pub(crate) mod turns;
+pub(crate) mod request_limiter;
 
 pub use retry::RetrySettings;
-pub use turns::RequestLimits;
+pub use request_limiter::RequestLimits;

@@ -21,7 +21,7 @@ const NAME: &str = "the_proxies_of_the_environment_are_not_used_for_managed_iden
 #[expect(clippy::disallowed_methods, reason = "the only way to hear from the parent process")]
 fn the_proxies_of_the_environment_are_not_used_for_managed_identity() {
     if let Ok(imds) = std::env::var(IMDS) {
-        return ask(imds);
+        return request_token(imds);
     }
     let imds = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -34,9 +34,9 @@ fn the_proxies_of_the_environment_are_not_used_for_managed_identity() {
     for variable in ["NO_PROXY", "no_proxy"] {
         child.env_remove(variable);
     }
-    let asked = std::thread::spawn(move || answer(&imds, "200 OK"));
+    let asked = std::thread::spawn(move || serve_one_request(&imds, "200 OK"));
     // Refuses, so that a request that goes astray ends the other process at once.
-    let astray = std::thread::spawn(move || answer(&proxy, "400 Bad Request"));
+    let astray = std::thread::spawn(move || serve_one_request(&proxy, "400 Bad Request"));
     assert!(child.status().unwrap().success());
     assert!(asked.join().unwrap().unwrap().starts_with("GET /metadata/identity/oauth2/token?"));
     assert!(!astray.is_finished());
@@ -44,7 +44,7 @@ fn the_proxies_of_the_environment_are_not_used_for_managed_identity() {
 
 /// The other process. The client of the SDK would ask the proxy here.
 #[tokio::main(flavor = "current_thread")]
-async fn ask(imds: String) {
+async fn request_token(imds: String) {
     let mut settings = ManagedIdentitySettings::default();
     settings.imds_host = Some(imds);
     let options = TokenTransportOptions::default();
@@ -53,7 +53,7 @@ async fn ask(imds: String) {
     assert_eq!(token.token.secret(), "t");
 }
 
-fn answer(listener: &TcpListener, status: &str) -> io::Result<String> {
+fn serve_one_request(listener: &TcpListener, status: &str) -> io::Result<String> {
     let (mut stream, _) = listener.accept()?;
     let mut request = vec![0; 4_096];
     let length = stream.read(&mut request)?;

@@ -10,9 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use lanyard_credential::bundle::CertificateBundle;
 use lanyard_credential::document::CredentialDocument;
-use lanyard_credential::generation::{Candidate, CandidateOptions};
+use lanyard_credential::generation::{CredentialCandidate, CandidateOptions};
 use lanyard_credential::inspect::inspect;
-use lanyard_credential::lookalike::Lookalike;
+use lanyard_credential::detected_format::DetectedFormat;
 use lanyard_credential::secret::SecretText;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -35,7 +35,7 @@ fn now() -> Timestamp {
 }
 
 /// Runs every reader over `bytes` and collects all that they would show to anybody.
-fn everything_shown(bytes: &[u8]) -> String {
+fn collect_all_output(bytes: &[u8]) -> String {
     let mut shown = String::new();
     let mut note_error = |error: &dyn Error| {
         let mut cause = Some(error);
@@ -57,13 +57,13 @@ fn everything_shown(bytes: &[u8]) -> String {
             shown.push_str(&error.hint());
         }
     }
-    match Candidate::parse(bytes, &CandidateOptions::default()) {
+    match CredentialCandidate::parse(bytes, &CandidateOptions::default()) {
         Ok(candidate) => writeln!(shown, "{candidate:?}").unwrap(),
         Err(error) => writeln!(shown, "{error}\n{error:?}\n{}", error.hint()).unwrap(),
     }
     let inspection = inspect(bytes, now());
     writeln!(shown, "{inspection:?}\n{}", serde_json::to_string(&inspection).unwrap()).unwrap();
-    write!(shown, "{}", Lookalike::of(bytes)).unwrap();
+    write!(shown, "{}", DetectedFormat::of(bytes)).unwrap();
     shown
 }
 
@@ -80,7 +80,7 @@ fn document() -> Value {
 }
 
 /// Values that hold the marker in the ways in which a secret may come.
-fn planted() -> impl Strategy<Value = Value> {
+fn secret_values() -> impl Strategy<Value = Value> {
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{MARKER}\n-----END PRIVATE KEY-----\n");
     prop::sample::select(vec![
         json!(MARKER),
@@ -97,7 +97,7 @@ fn planted() -> impl Strategy<Value = Value> {
 }
 
 /// Documents in which any field may be spoiled. Fields that are shown on purpose are left out.
-fn spoiled() -> impl Strategy<Value = Vec<u8>> {
+fn invalid_documents() -> impl Strategy<Value = Vec<u8>> {
     let fields = prop::sample::select(vec![
         "client_id",
         "tenant_id",
@@ -111,7 +111,7 @@ fn spoiled() -> impl Strategy<Value = Vec<u8>> {
         "clientSecret",
         "added_later",
     ]);
-    prop::collection::vec((fields, planted()), 1..6).prop_map(|changes| {
+    prop::collection::vec((fields, secret_values()), 1..6).prop_map(|changes| {
         let mut spoiled: Map<String, Value> = document().as_object().unwrap().clone();
         for (field, value) in changes {
             spoiled.insert(field.to_owned(), value);
@@ -120,7 +120,7 @@ fn spoiled() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn assert_silent(shown: &str) -> Result<(), TestCaseError> {
+fn assert_no_secret_shown(shown: &str) -> Result<(), TestCaseError> {
     let forms = [
         MARKER.to_owned(),
         MARKER.replace(' ', "%20"),
@@ -146,50 +146,50 @@ fn damage(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)], cut: usize)
 }
 
 #[test]
-fn a_good_document_is_understood_by_every_reader() {
+fn valid_document_is_accepted_by_every_reader() {
     let bytes = serde_json::to_vec(&document()).unwrap();
-    assert!(Candidate::parse(&bytes, &CandidateOptions::default()).is_ok());
-    assert_silent(&everything_shown(&bytes)).unwrap();
+    assert!(CredentialCandidate::parse(&bytes, &CandidateOptions::default()).is_ok());
+    assert_no_secret_shown(&collect_all_output(&bytes)).unwrap();
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        everything_shown(&bytes);
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        collect_all_output(&bytes);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         drop(CertificateBundle::parse(&SecretText::from(text)));
         drop(CertificateBundle::parse(&SecretText::from(STANDARD.encode(&bytes))));
     }
 
     #[test]
-    fn arbitrary_text_is_answered(text in "\\PC{0,200}") {
-        everything_shown(text.as_bytes());
+    fn arbitrary_text_never_panics(text in "\\PC{0,200}") {
+        collect_all_output(text.as_bytes());
         drop(CertificateBundle::parse(&SecretText::from(text)));
     }
 
     #[test]
-    fn damaged_documents_are_answered_in_silence(
-        bytes in spoiled(),
+    fn damaged_documents_never_leak_secrets(
+        bytes in invalid_documents(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in prop_oneof![3 => Just(0_usize), 1 => 0_usize..4_000],
     ) {
-        assert_silent(&everything_shown(&damage(bytes, &changes, cut)))?;
+        assert_no_secret_shown(&collect_all_output(&damage(bytes, &changes, cut)))?;
     }
 
     #[test]
-    fn damaged_pem_is_answered(
+    fn damaged_pem_never_leaks_secrets(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in prop_oneof![3 => Just(0_usize), 1 => 0_usize..3_000],
     ) {
         let bytes = damage([KEY, LEAF].concat(), &changes, cut);
         let parsed = CertificateBundle::parse(&SecretText::from(STANDARD.encode(bytes)));
-        assert_silent(&format!("{parsed:?}"))?;
+        assert_no_secret_shown(&format!("{parsed:?}"))?;
     }
 
     #[test]
-    fn damaged_archives_are_answered(
+    fn damaged_archives_never_panic(
         archive in prop::sample::select(ARCHIVES.to_vec()),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in prop_oneof![3 => Just(0_usize), 1 => 0_usize..3_000],

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use azure_core::credentials::TokenCredential as _;
 use azure_core::http::{Method, Request, Transport};
 use lanyard_credential::{
-    HeldTokenCredential, TokenError, TokenProxy, TokenProxySettings, TokenTransport,
+    InMemoryTokenCredential, TokenError, TokenProxy, TokenProxySettings, TokenTransport,
     TokenTransportOptions,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -26,10 +26,10 @@ const SERVER_NAME: &str = "aeaf29ip1hi5q38ebc3u4daum81u0unk52t5bg50j25234fmuj78g
 const JWT: &str = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6bnM6c2EifQ.cGxhbnRlZA";
 
 /// What the server was shown: the name of the handshake, and the request.
-type Shown = Arc<Mutex<Vec<(Option<String>, String)>>>;
+type RecordedHandshakes = Arc<Mutex<Vec<(Option<String>, String)>>>;
 
 /// A cluster's CA, and an API server's certificate for these names.
-fn certify(names: &[&str]) -> (String, ServerConfig) {
+fn issue_certificate(names: &[&str]) -> (String, ServerConfig) {
     let key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -50,10 +50,10 @@ fn certify(names: &[&str]) -> (String, ServerConfig) {
     (root.pem(), config)
 }
 
-async fn serve(config: ServerConfig) -> (SocketAddr, Shown) {
+async fn serve(config: ServerConfig) -> (SocketAddr, RecordedHandshakes) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (acceptor, shown) = (TlsAcceptor::from(Arc::new(config)), Shown::default());
+    let (acceptor, shown) = (TlsAcceptor::from(Arc::new(config)), RecordedHandshakes::default());
     let seen = Arc::clone(&shown);
     drop(tokio::spawn(async move {
         loop {
@@ -77,7 +77,7 @@ async fn serve(config: ServerConfig) -> (SocketAddr, Shown) {
     (address, shown)
 }
 
-fn way(address: SocketAddr, ca_file: &Path, server_name: Option<&str>) -> TokenTransport {
+fn transport_through_proxy(address: SocketAddr, ca_file: &Path, server_name: Option<&str>) -> TokenTransport {
     let mut settings = TokenProxySettings::default();
     settings.url = Some(format!("https://{address}"));
     settings.ca_file = Some(ca_file.to_owned());
@@ -88,11 +88,11 @@ fn way(address: SocketAddr, ca_file: &Path, server_name: Option<&str>) -> TokenT
     TokenTransport::new(options)
 }
 
-async fn token(way: &TokenTransport) -> Result<String, TokenError> {
+async fn request_token(way: &TokenTransport) -> Result<String, TokenError> {
     let authority = "https://login.microsoftonline.com/".parse().unwrap();
     let (tenant, client) = ("tenant".parse().unwrap(), "client".parse().unwrap());
     let credential =
-        HeldTokenCredential::new(tenant, client, &authority, JWT.as_bytes(), way).unwrap();
+        InMemoryTokenCredential::new(tenant, client, &authority, JWT.as_bytes(), way).unwrap();
     match credential.get_token(&["https://vault.azure.net/.default"], None).await {
         Ok(token) => Ok(token.token.secret().to_owned()),
         Err(error) => Err(TokenError::of(&error).unwrap().clone()),
@@ -100,15 +100,15 @@ async fn token(way: &TokenTransport) -> Result<String, TokenError> {
 }
 
 #[tokio::test]
-async fn the_request_for_entra_goes_to_the_api_server_under_the_name_of_the_cluster() {
+async fn token_requests_go_to_the_api_server_with_the_cluster_server_name() {
     let folder = tempfile::tempdir().unwrap();
     let ca_file = folder.path().join("ca.crt");
-    let (root, config) = certify(&["127.0.0.1", "kubernetes", CLUSTER, SERVER_NAME]);
+    let (root, config) = issue_certificate(&["127.0.0.1", "kubernetes", CLUSTER, SERVER_NAME]);
     fs::write(&ca_file, root).unwrap();
     let (address, shown) = serve(config).await;
-    let way = way(address, &ca_file, None);
-    assert_eq!(token(&way).await.unwrap(), "t");
-    assert_eq!(token(&way).await.unwrap(), "t");
+    let way = transport_through_proxy(address, &ca_file, None);
+    assert_eq!(request_token(&way).await.unwrap(), "t");
+    assert_eq!(request_token(&way).await.unwrap(), "t");
     let shown = shown.lock().unwrap();
     let [(look, _), (name, request), (again, _)] = &shown[..] else { panic!("{shown:?}") };
     // One look at the certificate, by address and thus without a name, for the life of the way.
@@ -122,32 +122,32 @@ async fn the_request_for_entra_goes_to_the_api_server_under_the_name_of_the_clus
 }
 
 #[tokio::test]
-async fn a_rotated_ca_is_taken_at_the_next_request() {
+async fn rotated_ca_is_used_by_the_next_request() {
     let folder = tempfile::tempdir().unwrap();
     let ca_file = folder.path().join("ca.crt");
     let name = "proxy.example";
-    let (old, config) = certify(&[name]);
+    let (old, config) = issue_certificate(&[name]);
     let (first, _) = serve(config).await;
     fs::write(&ca_file, &old).unwrap();
-    assert_eq!(token(&way(first, &ca_file, Some(name))).await.unwrap(), "t");
-    let (new, config) = certify(&[name]);
+    assert_eq!(request_token(&transport_through_proxy(first, &ca_file, Some(name))).await.unwrap(), "t");
+    let (new, config) = issue_certificate(&[name]);
     let (second, shown) = serve(config).await;
-    let way = way(second, &ca_file, Some(name));
-    let error = token(&way).await.unwrap_err();
+    let way = transport_through_proxy(second, &ca_file, Some(name));
+    let error = request_token(&way).await.unwrap_err();
     assert!(error.is_outage(), "{error}");
     assert!(shown.lock().unwrap().is_empty(), "nothing is said to who is not trusted");
     fs::write(&ca_file, &new).unwrap();
-    assert_eq!(token(&way).await.unwrap(), "t");
+    assert_eq!(request_token(&way).await.unwrap(), "t");
 }
 
 #[tokio::test]
-async fn a_cluster_without_a_name_is_told_how_to_give_one() {
+async fn missing_cluster_name_error_suggests_sni_name() {
     let folder = tempfile::tempdir().unwrap();
     let ca_file = folder.path().join("ca.crt");
-    let (root, config) = certify(&["127.0.0.1", "kubernetes.default.svc"]);
+    let (root, config) = issue_certificate(&["127.0.0.1", "kubernetes.default.svc"]);
     fs::write(&ca_file, root).unwrap();
     let (address, _) = serve(config).await;
-    let error = token(&way(address, &ca_file, None)).await.unwrap_err();
+    let error = request_token(&transport_through_proxy(address, &ca_file, None)).await.unwrap_err();
     let mut told = error.to_string();
     let mut next = std::error::Error::source(&error);
     while let Some(cause) = next {
@@ -159,7 +159,7 @@ async fn a_cluster_without_a_name_is_told_how_to_give_one() {
 }
 
 #[tokio::test]
-async fn those_who_wait_for_the_server_name_share_the_failure_to_find_it() {
+async fn concurrent_requests_share_a_failed_server_name_lookup() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let asked = Arc::new(Mutex::new(0));
@@ -172,7 +172,7 @@ async fn those_who_wait_for_the_server_name_share_the_failure_to_find_it() {
     }));
     let folder = tempfile::tempdir().unwrap();
     let ca_file = folder.path().join("ca.crt");
-    fs::write(&ca_file, certify(&["localhost"]).0).unwrap();
+    fs::write(&ca_file, issue_certificate(&["localhost"]).0).unwrap();
     let mut settings = TokenProxySettings::default();
     settings.url = Some(format!("https://{address}"));
     settings.ca_file = Some(ca_file);

@@ -9,25 +9,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::hash::DESIRED_STATE_HASH;
-use crate::objects::{DesiredObject, ObjectKey, ObservedObject, OwnedKind, is_ours, stamp};
+use crate::hash::DESIRED_STATE_HASH_ANNOTATION;
+use crate::objects::{DesiredObject, ObjectKey, ObservedObject, OwnedKind, has_ownership_labels, set_desired_state_hash};
 
 mod compare;
-mod path;
+mod field_path;
 mod plan;
 mod quantity;
 #[cfg(test)]
 mod tests;
 
-pub use path::{FieldPath, Segment, removal_patch};
-pub use plan::plan_text;
+pub use field_path::{FieldPath, FieldPathSegment, removal_patch};
+pub use plan::format_plan;
 
-use compare::{differences, foreign_fields};
+use compare::{differences, unowned_fields};
 
 /// What has to be done about one object.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Change {
+pub enum ObjectChange {
     /// It is not there: apply it.
     Create {
         /// The object.
@@ -38,10 +38,10 @@ pub enum Change {
         /// The object.
         object: DesiredObject,
         /// The fields that differ from what is desired.
-        why: Vec<FieldPath>,
+        differing_fields: Vec<FieldPath>,
         /// Fields of others in an object that is ours as a whole. Applying leaves them, so they are
         /// taken away by [`removal_patch`].
-        foreign: Vec<FieldPath>,
+        unowned_fields: Vec<FieldPath>,
         /// Whether fields that somebody else has claimed are taken back: they are ours by right.
         force: bool,
         /// `metadata.resourceVersion` of what was compared.
@@ -59,14 +59,14 @@ pub enum Change {
     },
     /// Somebody else made it, and it is not as it is desired: it is left as it is. Applying to it
     /// would make it ours, and it would go with the cluster.
-    Foreign {
+    Unowned {
         /// The object.
         object: DesiredObject,
         /// The fields that differ from what is desired, our labels among them.
-        why: Vec<FieldPath>,
+        differing_fields: Vec<FieldPath>,
     },
     /// It is as it should be, or on its way out: nothing is written.
-    Keep {
+    Unchanged {
         /// Which object.
         key: ObjectKey,
     },
@@ -74,12 +74,12 @@ pub enum Change {
 
 /// Which objects may be deleted when they are not desired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Pruning<'a> {
+pub enum PruneScope<'a> {
     /// None.
     #[default]
     Never,
     /// Those that bear the label of this cluster and are owned by this control plane.
-    Of {
+    OwnedBy {
         /// The label, as [`crate::objects::cluster_label`].
         cluster_label: &'a str,
         /// `metadata.uid` of the HostedControlPlane.
@@ -87,42 +87,42 @@ pub enum Pruning<'a> {
     },
 }
 
-impl Change {
+impl ObjectChange {
     /// Which object.
     pub const fn key(&self) -> &ObjectKey {
         match self {
-            Self::Create { object } | Self::Apply { object, .. } | Self::Foreign { object, .. } => {
+            Self::Create { object } | Self::Apply { object, .. } | Self::Unowned { object, .. } => {
                 &object.key
             }
-            Self::Prune { key, .. } | Self::Keep { key } => key,
+            Self::Prune { key, .. } | Self::Unchanged { key } => key,
         }
     }
 
     /// Whether something is written.
     pub const fn is_write(&self) -> bool {
-        !matches!(self, Self::Keep { .. } | Self::Foreign { .. })
+        !matches!(self, Self::Unchanged { .. } | Self::Unowned { .. })
     }
 }
 
 /// What has to change, in the order in which it is done: what is desired in the order of its steps,
 /// then what is not desired any more, in the opposite order.
-pub fn diff(
+pub fn diff_objects(
     observed: &BTreeMap<ObjectKey, ObservedObject>,
     desired: &[DesiredObject],
-    pruning: Pruning<'_>,
-) -> Vec<Change> {
+    pruning: PruneScope<'_>,
+) -> Vec<ObjectChange> {
     let wanted: BTreeSet<_> = desired.iter().map(|object| &object.key).collect();
-    let changes = desired.iter().map(|object| change(object, observed.get(&object.key)));
+    let changes = desired.iter().map(|object| plan_change(object, observed.get(&object.key)));
     let superfluous = observed
         .values()
         .rev()
-        .filter(|object| !wanted.contains(&object.key) && pruning.concerns(object))
-        .map(prune);
+        .filter(|object| !wanted.contains(&object.key) && pruning.includes(object))
+        .map(prune_change);
     changes.chain(superfluous).collect()
 }
 
-fn prune(object: &ObservedObject) -> Change {
-    Change::Prune {
+fn prune_change(object: &ObservedObject) -> ObjectChange {
+    ObjectChange::Prune {
         key: object.key.clone(),
         uid: object.uid.clone(),
         resource_version: object.resource_version.clone(),
@@ -131,7 +131,7 @@ fn prune(object: &ObservedObject) -> Change {
 
 /// Whether what is there can never become what is desired: the API server changes neither which
 /// pods a deployment selects nor which role a binding gives. It is made anew by the next comparison.
-fn is_fixed(desired: &DesiredObject, live: &Value) -> bool {
+fn requires_recreation(desired: &DesiredObject, live: &Value) -> bool {
     let field = match desired.key.kind {
         OwnedKind::Deployment => "/spec/selector",
         OwnedKind::RoleBinding => "/roleRef",
@@ -143,43 +143,43 @@ fn is_fixed(desired: &DesiredObject, live: &Value) -> bool {
     !differences(live, desired).is_empty() || !differences(desired, live).is_empty()
 }
 
-fn change(desired: &DesiredObject, observed: Option<&ObservedObject>) -> Change {
-    let Some(observed) = observed else { return Change::Create { object: desired.clone() } };
-    let keep = || Change::Keep { key: desired.key.clone() };
+fn plan_change(desired: &DesiredObject, observed: Option<&ObservedObject>) -> ObjectChange {
+    let Some(observed) = observed else { return ObjectChange::Create { object: desired.clone() } };
+    let keep = || ObjectChange::Unchanged { key: desired.key.clone() };
     if observed.is_deleting() {
         return keep();
     }
-    let followed = following(desired, &observed.value);
+    let followed = with_live_vault_reader(desired, &observed.value);
     let object = followed.as_ref().unwrap_or(desired);
     let why = differences(&observed.value, &object.value);
-    let is_by_right = is_by_right(object, observed);
+    let is_by_right = is_owned_by_cluster(object, observed);
     // What others put into an object that is not ours is theirs.
-    let whole = if is_by_right { whole(object.key.kind) } else { &[] };
+    let whole = if is_by_right { exclusive_fields(object.key.kind) } else { &[] };
     let foreign = whole
         .iter()
-        .flat_map(|field| foreign_fields(&observed.value, &object.value, field))
+        .flat_map(|field| unowned_fields(&observed.value, &object.value, field))
         .collect::<Vec<_>>();
     if why.is_empty() && foreign.is_empty() {
         return keep();
     }
     let is_shared = object.key.kind == OwnedKind::Namespace;
-    if !is_by_right && !observed.is_written_here && !is_shared {
-        return Change::Foreign { object: object.clone(), why };
+    if !is_by_right && !observed.has_our_field_manager && !is_shared {
+        return ObjectChange::Unowned { object: object.clone(), differing_fields: why };
     }
-    if is_by_right && is_fixed(object, &observed.value) {
-        return prune(observed);
+    if is_by_right && requires_recreation(object, &observed.value) {
+        return prune_change(observed);
     }
-    Change::Apply {
+    ObjectChange::Apply {
         force: is_by_right,
         object: object.clone(),
-        why,
-        foreign,
+        differing_fields: why,
+        unowned_fields: foreign,
         resource_version: observed.resource_version.clone(),
     }
 }
 
 /// The fields of a kind that are ours as a whole.
-const fn whole(kind: OwnedKind) -> &'static [&'static str] {
+const fn exclusive_fields(kind: OwnedKind) -> &'static [&'static str] {
     match kind {
         OwnedKind::SecretProviderClass => &["spec"],
         OwnedKind::ConfigMap => &["data", "binaryData"],
@@ -189,41 +189,41 @@ const fn whole(kind: OwnedKind) -> &'static [&'static str] {
 }
 
 /// What we made for this cluster is ours. A namespace is shared with whoever administers it.
-fn is_by_right(desired: &DesiredObject, observed: &ObservedObject) -> bool {
+fn is_owned_by_cluster(desired: &DesiredObject, observed: &ObservedObject) -> bool {
     let label = desired
         .value
         .pointer("/metadata/labels")
         .and_then(|labels| labels.get(crate::objects::CLUSTER_LABEL).and_then(Value::as_str));
     desired.key.kind != OwnedKind::Namespace
-        && label.is_some_and(|label| is_ours(&observed.value, label))
+        && label.is_some_and(|label| has_ownership_labels(&observed.value, label))
 }
 
-const READER: &str = "/spec/parameters/userAssignedIdentityID";
+const VAULT_READER_POINTER: &str = "/spec/parameters/userAssignedIdentityID";
 
 /// The desired object with the reader that is there, for the writer that does not decide about it.
 ///
 /// Two operators may be told different readers, or one of them none. If both insisted, they would
 /// write for ever in turn. The operator of HostedClusters is configured with the reader and hands it
 /// on to the other, so its value stands and the other one's is a copy, perhaps an old one.
-fn following(desired: &DesiredObject, live: &Value) -> Option<DesiredObject> {
+fn with_live_vault_reader(desired: &DesiredObject, live: &Value) -> Option<DesiredObject> {
     // A class without a reader means the same as one with an empty one.
-    let reader = live.pointer(READER).and_then(Value::as_str).unwrap_or_default();
-    let own = desired.value.pointer(READER).filter(|_| desired.follows_reader)?;
+    let reader = live.pointer(VAULT_READER_POINTER).and_then(Value::as_str).unwrap_or_default();
+    let own = desired.value.pointer(VAULT_READER_POINTER).filter(|_| desired.keeps_live_vault_reader)?;
     if own == reader {
         return None;
     }
     let mut followed = desired.clone();
-    *followed.value.pointer_mut(READER)? = Value::from(reader);
-    if followed.value.pointer("/metadata/annotations")?.get(DESIRED_STATE_HASH).is_some() {
-        stamp(&mut followed.value);
+    *followed.value.pointer_mut(VAULT_READER_POINTER)? = Value::from(reader);
+    if followed.value.pointer("/metadata/annotations")?.get(DESIRED_STATE_HASH_ANNOTATION).is_some() {
+        set_desired_state_hash(&mut followed.value);
     }
     Some(followed)
 }
 
-impl Pruning<'_> {
+impl PruneScope<'_> {
     /// The namespace and the control plane go with the cluster, never by comparison.
-    fn concerns(self, object: &ObservedObject) -> bool {
-        let Self::Of { cluster_label, owner_uid } = self else { return false };
+    fn includes(self, object: &ObservedObject) -> bool {
+        let Self::OwnedBy { cluster_label, owner_uid } = self else { return false };
         let owners = object.value.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let is_owned = owners.into_iter().flatten().any(|owner| {
             !owner_uid.is_empty() && owner.get("uid").and_then(Value::as_str) == Some(owner_uid)
@@ -231,6 +231,6 @@ impl Pruning<'_> {
         !matches!(object.key.kind, OwnedKind::Namespace | OwnedKind::HostedControlPlane)
             && !object.is_deleting()
             && is_owned
-            && is_ours(&object.value, cluster_label)
+            && has_ownership_labels(&object.value, cluster_label)
     }
 }

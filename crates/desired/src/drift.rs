@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
-use lanyard_api::{CanaryFacts, ObjectFacts, whole_second};
+use lanyard_api::hosted_cluster_identities::HostedClusterIdentitiesStatus;
+use lanyard_api::{CanaryStatusReport, ObjectStatusReport, truncate_to_second};
 use lanyard_vocabulary::Component;
 
-use crate::diff::Change;
-use crate::forecast::Reach;
+use crate::diff::ObjectChange;
+use crate::forecast::PropagationDelay;
 use crate::hosted_cluster::ValidatedHostedCluster;
-use crate::problem::Problem;
+use crate::problem::ValidationProblem;
 use crate::status::{ObservedPod, ObservedVolume};
 
 #[cfg(test)]
@@ -34,13 +34,13 @@ pub enum Drift {
         paths: Vec<String>,
     },
     /// A pod mounts something else than the vault's secret that the cluster names.
-    OtherObjectMounted {
+    UnexpectedObjectMounted {
         /// The component.
         component: Component,
         /// The pod.
         pod: String,
         /// The id of what the cluster names.
-        named: String,
+        expected_id: String,
     },
     /// A pod mounts an older version than another pod does.
     StaleMount {
@@ -49,9 +49,9 @@ pub enum Drift {
         /// The pod.
         pod: String,
         /// The version that it mounts.
-        mounted: String,
+        mounted_version: String,
         /// The newest version that any pod mounts.
-        newest: String,
+        newest_version: String,
     },
     /// A process goes on with an older certificate than the one that is mounted for it.
     OldCertificateInUse {
@@ -62,7 +62,7 @@ pub enum Drift {
         /// The SHA-256 thumbprint of the certificate in use.
         thumbprint: String,
         /// The version that is mounted.
-        mounted: String,
+        mounted_version: String,
     },
     /// Another hosted cluster has its credential in the same secret.
     SharedCredential {
@@ -73,14 +73,14 @@ pub enum Drift {
     },
     /// A kind of the management cluster is refused: its objects are left out, or what is known of
     /// them is old.
-    KindForbidden(LackingKind),
+    KindForbidden(UnavailableKind),
     /// A kind is not served by the management cluster, and its objects are left out.
-    KindNotServed(LackingKind),
+    KindNotServed(UnavailableKind),
 }
 
 /// A kind that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LackingKind {
+pub struct UnavailableKind {
     /// The kind, such as `SecretProviderClass`.
     pub kind: String,
     /// What was tried, and what came back.
@@ -91,7 +91,7 @@ pub struct LackingKind {
 
 /// A drift, and since when it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct DriftFinding {
     /// What.
     pub drift: Drift,
     /// Since when.
@@ -109,8 +109,8 @@ pub struct ChangedObject {
 
 impl ChangedObject {
     /// What a change would undo; nothing where it changes nothing that is there.
-    pub fn of(change: &Change) -> Option<Self> {
-        let Change::Apply { object, why, foreign, .. } = change else { return None };
+    pub fn from_change(change: &ObjectChange) -> Option<Self> {
+        let ObjectChange::Apply { object, differing_fields: why, unowned_fields: foreign, .. } = change else { return None };
         let paths = why.iter().chain(foreign).map(ToString::to_string).collect();
         Some(Self { object: object.key.to_string(), paths })
     }
@@ -118,7 +118,7 @@ impl ChangedObject {
 
 /// What drift is looked for in.
 #[derive(Debug, Clone, Copy)]
-pub struct Evidence<'a> {
+pub struct DriftInputs<'a> {
     /// The cluster.
     pub cluster: &'a ValidatedHostedCluster,
     /// The time.
@@ -128,31 +128,31 @@ pub struct Evidence<'a> {
     /// The pod statuses there.
     pub volumes: &'a [ObservedVolume],
     /// The objects that differ from what was rendered, and are left as they are.
-    pub changed: &'a [ChangedObject],
+    pub changed_objects: &'a [ChangedObject],
     /// What [`lint_shared_credentials`](crate::lint_shared_credentials) found for this cluster.
-    pub shared: &'a [Problem],
+    pub shared_credentials: &'a [ValidationProblem],
     /// Kinds that cannot be used: each a [`Drift::KindForbidden`] or [`Drift::KindNotServed`].
-    pub lacking: &'a [Drift],
+    pub unavailable_kinds: &'a [Drift],
     /// How long a rotation may take to reach every pod.
-    pub reach: Reach,
+    pub propagation_delay: PropagationDelay,
 }
 
 /// Since when what is different.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Memory(BTreeMap<(String, String), Timestamp>);
+pub struct DriftHistory(BTreeMap<(String, String), Timestamp>);
 
-impl Memory {
+impl DriftHistory {
     /// What a status remembers.
-    pub fn resumed(status: Option<&IdentitiesStatus>) -> Self {
+    pub fn from_status(status: Option<&HostedClusterIdentitiesStatus>) -> Self {
         let drift = status.into_iter().flat_map(|status| &status.drift);
         Self(drift.map(|it| ((it.kind.clone(), it.subject.clone()), it.since)).collect())
     }
 
     /// When [`find`] comes to something else though nothing new is reported: a difference that is
     /// remembered has then lasted long enough.
-    pub fn next_look(&self, now: Timestamp, reach: Reach) -> Option<Timestamp> {
-        let waits = [reach.longest(), LOADING];
-        let due = self.0.values().flat_map(|since| waits.map(|wait| after(*since, wait)));
+    pub fn next_finding_at(&self, now: Timestamp, reach: PropagationDelay) -> Option<Timestamp> {
+        let waits = [reach.total(), RELOAD_GRACE_PERIOD];
+        let due = self.0.values().flat_map(|since| waits.map(|wait| add_saturating(*since, wait)));
         due.filter(|due| *due > now).min()
     }
 }
@@ -160,116 +160,116 @@ impl Memory {
 /// What drifted, sorted, and what to remember until the next time.
 ///
 /// `resumed` findings stand from the beginning: they were found before.
-pub fn find(evidence: &Evidence<'_>, memory: &Memory) -> (Vec<Finding>, Memory) {
+pub fn find_drift(evidence: &DriftInputs<'_>, memory: &DriftHistory) -> (Vec<DriftFinding>, DriftHistory) {
     let mut drifts: Vec<_> = std::iter::empty()
-        .chain(changed(evidence))
-        .chain(mounts(evidence))
-        .chain(shared(evidence))
-        .chain(evidence.lacking.iter().cloned())
+        .chain(changed_object_drift(evidence))
+        .chain(mount_drift(evidence))
+        .chain(shared_credential_drift(evidence))
+        .chain(evidence.unavailable_kinds.iter().cloned())
         .collect();
     drifts.sort();
     drifts.dedup();
-    let mut next = Memory::default();
+    let mut next = DriftHistory::default();
     let mut findings = Vec::new();
     for drift in drifts {
         let key = (drift.kind().to_owned(), drift.subject());
-        let since = memory.0.get(&key).copied().unwrap_or_else(|| whole_second(evidence.now));
+        let since = memory.0.get(&key).copied().unwrap_or_else(|| truncate_to_second(evidence.now));
         // Two objects may come to one subject; the older knowledge is kept.
         let since = next.0.get(&key).copied().map_or(since, |known: Timestamp| known.min(since));
         next.0.insert(key, since);
-        let found_at = after(since, drift.patience(evidence.reach));
+        let found_at = add_saturating(since, drift.grace_period(evidence.propagation_delay));
         if found_at <= evidence.now {
-            findings.push(Finding { drift, since });
+            findings.push(DriftFinding { drift, since });
         }
     }
     (findings, next)
 }
 
-fn changed<'a>(evidence: &Evidence<'a>) -> impl Iterator<Item = Drift> + use<'a> {
-    evidence.changed.iter().map(|ChangedObject { object, paths }| {
+fn changed_object_drift<'a>(evidence: &DriftInputs<'a>) -> impl Iterator<Item = Drift> + use<'a> {
+    evidence.changed_objects.iter().map(|ChangedObject { object, paths }| {
         let mut paths = paths.clone();
         paths.sort();
         Drift::ObjectChanged { object: object.clone(), paths }
     })
 }
 
-fn shared<'a>(evidence: &Evidence<'a>) -> impl Iterator<Item = Drift> + use<'a> {
-    evidence.shared.iter().map(|problem| Drift::SharedCredential {
+fn shared_credential_drift<'a>(evidence: &DriftInputs<'a>) -> impl Iterator<Item = Drift> + use<'a> {
+    evidence.shared_credentials.iter().map(|problem| Drift::SharedCredential {
         field: problem.field.clone(),
         message: problem.message.clone(),
     })
 }
 
 /// A mounted credential of a pod that counts.
-struct Mount<'a> {
+struct CredentialMount<'a> {
     pod: &'a ObservedPod,
     /// What is mounted of the cluster's secret; nothing where it is something else.
-    object: Option<ObjectFacts>,
+    object: Option<ObjectStatusReport>,
 }
 
-fn mounts(evidence: &Evidence<'_>) -> Vec<Drift> {
+fn mount_drift(evidence: &DriftInputs<'_>) -> Vec<Drift> {
     evidence
         .cluster
-        .components()
+        .running_components()
         .flat_map(|(component, identity)| {
             let named = format!("secret/{}", identity.secret_name);
-            let mounts = mounts_of(evidence, component, &named);
-            let newest = newest(&mounts).cloned();
-            let of_mount = move |mount: Mount<'_>| {
-                of_mount(component, &named, newest.as_ref(), &mount).into_iter().collect::<Vec<_>>()
+            let mounts = credential_mounts(evidence, component, &named);
+            let newest = newest_mounted_object(&mounts).cloned();
+            let of_mount = move |mount: CredentialMount<'_>| {
+                drift_of_mount(component, &named, newest.as_ref(), &mount).into_iter().collect::<Vec<_>>()
             };
             mounts.into_iter().flat_map(of_mount).collect::<Vec<_>>()
         })
         .collect()
 }
 
-fn mounts_of<'a>(evidence: &Evidence<'a>, component: Component, named: &str) -> Vec<Mount<'a>> {
-    let class = component.facts().secret_provider_class;
+fn credential_mounts<'a>(evidence: &DriftInputs<'a>, component: Component, named: &str) -> Vec<CredentialMount<'a>> {
+    let class = component.definition().secret_provider_class;
     let pods = evidence.pods.iter().filter(|pod| pod.is_ready && !pod.is_deleting);
     pods.filter_map(|pod| {
-        let volume = evidence.volumes.iter().find(|it| it.class == class && it.belongs_to(pod))?;
+        let volume = evidence.volumes.iter().find(|it| it.class_name == class && it.belongs_to(pod))?;
         let mounted = volume.objects.iter().find(|(id, _)| id.eq_ignore_ascii_case(named));
         let object = mounted.map(|(id, version)| {
-            let told = volume.facts.told().map(|facts| facts.objects.as_slice());
+            let told = volume.report.parsed().map(|facts| facts.objects.as_slice());
             let known =
                 told.unwrap_or_default().iter().find(|it| it.id == *id && it.version == *version);
-            known.cloned().unwrap_or_else(|| ObjectFacts {
+            known.cloned().unwrap_or_else(|| ObjectStatusReport {
                 id: id.clone(),
                 version: version.clone(),
-                ..ObjectFacts::default()
+                ..ObjectStatusReport::default()
             })
         });
-        Some(Mount { pod, object })
+        Some(CredentialMount { pod, object })
     })
     .collect()
 }
 
 /// The newest version that anybody mounts, as far as nodes tell since when what they mount is valid.
 /// Versions themselves have no order.
-fn newest<'a>(mounts: &'a [Mount<'_>]) -> Option<&'a ObjectFacts> {
+fn newest_mounted_object<'a>(mounts: &'a [CredentialMount<'_>]) -> Option<&'a ObjectStatusReport> {
     let objects = mounts.iter().filter_map(|mount| mount.object.as_ref());
     objects.filter(|it| it.not_before.is_some()).max_by_key(|it| (it.not_before, &it.version))
 }
 
-fn of_mount(
+fn drift_of_mount(
     component: Component,
     named: &str,
-    newest: Option<&ObjectFacts>,
-    mount: &Mount<'_>,
+    newest: Option<&ObjectStatusReport>,
+    mount: &CredentialMount<'_>,
 ) -> Option<Drift> {
     let pod = mount.pod.name.clone();
     let Some(object) = &mount.object else {
-        return Some(Drift::OtherObjectMounted { component, pod, named: named.to_owned() });
+        return Some(Drift::UnexpectedObjectMounted { component, pod, expected_id: named.to_owned() });
     };
     if let Some(newest) = newest
         && newest.version != object.version
         && object.not_before.is_none_or(|begin| newest.not_before > Some(begin))
     {
         let (mounted, newest) = (object.version.clone(), newest.version.clone());
-        return Some(Drift::StaleMount { component, pod, mounted, newest });
+        return Some(Drift::StaleMount { component, pod, mounted_version: mounted, newest_version: newest });
     }
-    let told_of = |it: &&CanaryFacts| it.component == component.name();
-    let loaded = mount.pod.canary.told().filter(told_of)?.credential.as_ref()?;
+    let told_of = |it: &&CanaryStatusReport| it.component == component.name();
+    let loaded = mount.pod.canary_report.parsed().filter(told_of)?.credential.as_ref()?;
     // A certificate may begin a little before the document that holds it, but not end before it.
     let is_older = object.not_before.zip(loaded.not_before).is_some_and(|(file, used)| used < file)
         && object.not_after.zip(loaded.not_after).is_none_or(|(file, used)| used < file);
@@ -277,7 +277,7 @@ fn of_mount(
         component,
         pod,
         thumbprint: loaded.thumbprint.clone(),
-        mounted: object.version.clone(),
+        mounted_version: object.version.clone(),
     })
 }
 
@@ -286,7 +286,7 @@ impl Drift {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::ObjectChanged { .. } => "ObjectChanged",
-            Self::OtherObjectMounted { .. } => "OtherObjectMounted",
+            Self::UnexpectedObjectMounted { .. } => "OtherObjectMounted",
             Self::StaleMount { .. } => "StaleMount",
             Self::OldCertificateInUse { .. } => "OldCertificateInUse",
             Self::SharedCredential { .. } => "SharedCredential",
@@ -310,7 +310,7 @@ impl Drift {
     pub fn subject(&self) -> String {
         match self {
             Self::ObjectChanged { object, .. } => object.clone(),
-            Self::OtherObjectMounted { component, pod, .. }
+            Self::UnexpectedObjectMounted { component, pod, .. }
             | Self::StaleMount { component, pod, .. }
             | Self::OldCertificateInUse { component, pod, .. } => format!("{component} in {pod}"),
             Self::SharedCredential { field, .. } => field.clone(),
@@ -322,20 +322,20 @@ impl Drift {
     pub fn message(&self) -> String {
         match self {
             Self::ObjectChanged { object, paths } => {
-                let more = paths.len().saturating_sub(MOST_PATHS);
-                let told: Vec<_> = paths.iter().take(MOST_PATHS).map(String::as_str).collect();
+                let more = paths.len().saturating_sub(MAX_LISTED_PATHS);
+                let told: Vec<_> = paths.iter().take(MAX_LISTED_PATHS).map(String::as_str).collect();
                 let more = if more == 0 { String::new() } else { format!(" and {more} more") };
                 format!("{object} is not as rendered: {}{more}", told.join(", "))
             }
-            Self::OtherObjectMounted { component, pod, named } => {
+            Self::UnexpectedObjectMounted { component, pod, expected_id: named } => {
                 format!(
                     "pod `{pod}` does not mount `{named}`, which the cluster names for {component}"
                 )
             }
-            Self::StaleMount { component, pod, mounted, newest } => format!(
+            Self::StaleMount { component, pod, mounted_version: mounted, newest_version: newest } => format!(
                 "pod `{pod}` mounts version {mounted} for {component}, while another mounts {newest}"
             ),
-            Self::OldCertificateInUse { component, pod, thumbprint, mounted } => format!(
+            Self::OldCertificateInUse { component, pod, thumbprint, mounted_version: mounted } => format!(
                 "the process in pod `{pod}` uses the older certificate {thumbprint} for {component}, though version {mounted} is mounted"
             ),
             Self::SharedCredential { message, .. } => message.clone(),
@@ -349,7 +349,7 @@ impl Drift {
             Self::ObjectChanged { .. } => {
                 "see who wrote it (`kubectl get --show-managed-fields`), and make the change in the HostedCluster"
             }
-            Self::OtherObjectMounted { .. } => {
+            Self::UnexpectedObjectMounted { .. } => {
                 "wait for the rollout, or restart the pod: its class was changed"
             }
             Self::StaleMount { .. } => {
@@ -364,10 +364,10 @@ impl Drift {
     }
 
     /// How long it may be so before it is a drift.
-    fn patience(&self, reach: Reach) -> Duration {
+    fn grace_period(&self, reach: PropagationDelay) -> Duration {
         match self {
-            Self::StaleMount { .. } | Self::OtherObjectMounted { .. } => reach.longest(),
-            Self::OldCertificateInUse { .. } => LOADING,
+            Self::StaleMount { .. } | Self::UnexpectedObjectMounted { .. } => reach.total(),
+            Self::OldCertificateInUse { .. } => RELOAD_GRACE_PERIOD,
             Self::ObjectChanged { .. }
             | Self::SharedCredential { .. }
             | Self::KindForbidden(_)
@@ -376,10 +376,10 @@ impl Drift {
     }
 }
 
-fn after(time: Timestamp, by: Duration) -> Timestamp {
+fn add_saturating(time: Timestamp, by: Duration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// How long a process may take to load what was mounted, and to tell.
-const LOADING: Duration = Duration::from_mins(2);
-const MOST_PATHS: usize = 5;
+const RELOAD_GRACE_PERIOD: Duration = Duration::from_mins(2);
+const MAX_LISTED_PATHS: usize = 5;

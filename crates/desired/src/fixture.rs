@@ -6,37 +6,37 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::hosted_cluster::ValidatedHostedCluster;
-use crate::hosted_cluster::desired::{Desired, desired};
-use crate::hosted_cluster::names::Names;
+use crate::hosted_cluster::desired_state::{DesiredState, desired_state};
+use crate::hosted_cluster::render_context::RenderContext;
 use crate::hosted_cluster::validate::validate;
-use crate::objects::{DesiredObject, Inputs, Mode, Owner, VolumeRefresh, desired_objects};
+use crate::objects::{DesiredObject, DesiredObjectInputs, OperatorMode, ControlPlaneOwner, VolumeRefresh, desired_objects};
 use crate::templates::WorkloadTemplates;
 
-pub(crate) const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");
+pub(crate) const EXAMPLE_YAML: &str = include_str!("../../../examples/hostedcluster.yaml");
 pub(crate) const AZURE: &str = "/spec/platform/azure";
 pub(crate) const CONTROL_PLANE: &str =
     "/spec/platform/azure/azureAuthenticationConfig/managedIdentities/controlPlane";
 pub(crate) const KMS: &str = "/spec/secretEncryption/kms/azure";
 
 /// The example as JSON, to change and to read with [`wire`].
-pub(crate) fn example() -> Value {
-    serde_json::to_value(HostedCluster::parse_yaml(EXAMPLE).unwrap()).unwrap()
+pub(crate) fn example_json() -> Value {
+    serde_json::to_value(HostedCluster::parse_yaml(EXAMPLE_YAML).unwrap()).unwrap()
 }
 
-pub(crate) fn wire(value: Value) -> HostedCluster {
+pub(crate) fn parse_hosted_cluster_json(value: Value) -> HostedCluster {
     serde_json::from_value(value).unwrap()
 }
 
 /// The example with the value at each pointer replaced; a null removes it.
-pub(crate) fn changed(changes: &[(String, Value)]) -> HostedCluster {
-    let mut example = example();
+pub(crate) fn example_with_changes(changes: &[(String, Value)]) -> HostedCluster {
+    let mut example = example_json();
     for (pointer, value) in changes {
-        set(&mut example, pointer, value.clone());
+        set_at_pointer(&mut example, pointer, value.clone());
     }
-    wire(example)
+    parse_hosted_cluster_json(example)
 }
 
-pub(crate) fn set(root: &mut Value, pointer: &str, value: Value) {
+pub(crate) fn set_at_pointer(root: &mut Value, pointer: &str, value: Value) {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     let parent = root.pointer_mut(parent).unwrap_or_else(|| panic!("no `{parent}`"));
     let key = key.replace("~1", "/");
@@ -47,35 +47,35 @@ pub(crate) fn set(root: &mut Value, pointer: &str, value: Value) {
     }
 }
 
-pub(crate) fn valid(wire: &HostedCluster) -> ValidatedHostedCluster {
+pub(crate) fn validated_cluster(wire: &HostedCluster) -> ValidatedHostedCluster {
     validate(wire).unwrap().hosted_cluster
 }
 
-pub(crate) fn names() -> Names {
-    Names { vault_reader: "7a1c0e94-3d52-4b8f-a6e7-90f4d2b5c831".parse().ok(), owner: None }
+pub(crate) fn example_render_context() -> RenderContext {
+    RenderContext { vault_reader: "7a1c0e94-3d52-4b8f-a6e7-90f4d2b5c831".parse().ok(), owner: None }
 }
 
-pub(crate) fn desired_of(wire: &HostedCluster) -> Desired {
-    desired(&valid(wire), &names())
+pub(crate) fn desired_state_of(wire: &HostedCluster) -> DesiredState {
+    desired_state(&validated_cluster(wire), &example_render_context())
 }
 
 pub(crate) const OWNER_UID: &str = "1f0c6a8e-52d7-4b39-9a41-e8d03c7b5f26";
 
 /// What the objects of a cluster with a control plane need to know.
-pub(crate) fn inputs<'a>(wire: &'a HostedCluster, templates: &'a WorkloadTemplates) -> Inputs<'a> {
-    Inputs {
+pub(crate) fn example_inputs<'a>(wire: &'a HostedCluster, templates: &'a WorkloadTemplates) -> DesiredObjectInputs<'a> {
+    DesiredObjectInputs {
         wire,
-        mode: Mode::All,
-        owner: Owner::Known(OWNER_UID.to_owned()),
-        vault_reader: names().vault_reader,
+        mode: OperatorMode::All,
+        owner: ControlPlaneOwner::Known(OWNER_UID.to_owned()),
+        vault_reader: example_render_context().vault_reader,
         templates,
         refresh: VolumeRefresh::Polled,
         private_router: None,
     }
 }
 
-pub(crate) fn objects_of(wire: &HostedCluster) -> Vec<DesiredObject> {
-    desired_objects(&valid(wire), &inputs(wire, &WorkloadTemplates::default()))
+pub(crate) fn desired_objects_of(wire: &HostedCluster) -> Vec<DesiredObject> {
+    desired_objects(&validated_cluster(wire), &example_inputs(wire, &WorkloadTemplates::default()))
 }
 
 /// Changes that make every kind of cluster that is ours: names, encodings, vault, cloud, and which

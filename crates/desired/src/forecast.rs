@@ -19,7 +19,7 @@
 //! vault's secret too.
 
 pub mod calendar;
-mod reach;
+mod propagation_delay;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -33,12 +33,12 @@ use jiff::{SignedDuration, Timestamp};
 use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use serde::Serialize;
 
-pub use reach::{Policy, Reach};
-pub use timeline::{Entry, Moment, timeline};
+pub use propagation_delay::{RenewalPolicy, PropagationDelay};
+pub use timeline::{TimelineEntry, RenewalMilestone, renewal_timeline};
 
 /// The stamps of a credential.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stamps {
+pub struct ForecastTimestamps {
     /// When it begins.
     pub not_before: Option<Timestamp>,
     /// From when on a newer one is to be expected.
@@ -52,9 +52,9 @@ pub struct Stamps {
 /// What a credential comes to at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Forecast {
+pub struct RenewalForecast {
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: RenewalState,
     /// From when on a newer credential is to be expected.
     pub renew_from: Option<Timestamp>,
     /// Whether `renew_from` is assumed, because the credential does not say it.
@@ -70,13 +70,13 @@ pub struct Forecast {
     /// When the credential ends.
     pub expires_at: Option<Timestamp>,
     #[serde(skip)]
-    at: Timestamp,
+    evaluated_at: Timestamp,
 }
 
 /// How a credential stands, the worse the later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "&'static str")]
-pub enum Verdict {
+pub enum RenewalState {
     /// Nobody tells when it ends.
     Unknown,
     /// Nothing is to be done.
@@ -91,7 +91,7 @@ pub enum Verdict {
     Expired,
 }
 
-impl Verdict {
+impl RenewalState {
     /// Every verdict.
     pub const ALL: [Self; 6] =
         [Self::Unknown, Self::Ok, Self::RenewalDue, Self::Overdue, Self::TooLate, Self::Expired];
@@ -120,7 +120,7 @@ impl Verdict {
     }
 
     /// Whether somebody should do something.
-    pub const fn is_alarming(self) -> bool {
+    pub const fn requires_action(self) -> bool {
         matches!(self, Self::Overdue | Self::TooLate | Self::Expired)
     }
 
@@ -149,28 +149,28 @@ impl Verdict {
     }
 }
 
-impl From<Verdict> for &'static str {
-    fn from(verdict: Verdict) -> Self {
+impl From<RenewalState> for &'static str {
+    fn from(verdict: RenewalState) -> Self {
         verdict.name()
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for RenewalState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())
     }
 }
 
 /// What an identity's credential comes to at `now`, by its status.
-pub fn forecast_identity(identity: &IdentityStatus, policy: &Policy, now: Timestamp) -> Forecast {
+pub fn forecast_identity_renewal(identity: &IdentityStatus, policy: &RenewalPolicy, now: Timestamp) -> RenewalForecast {
     let IdentityStatus { not_before, renew_after, cannot_renew_after, not_after, .. } = *identity;
-    forecast(Stamps { not_before, renew_after, cannot_renew_after, not_after }, policy, now)
+    forecast_renewal(ForecastTimestamps { not_before, renew_after, cannot_renew_after, not_after }, policy, now)
 }
 
 /// What a credential comes to at `now`.
-pub fn forecast(stamps: Stamps, policy: &Policy, now: Timestamp) -> Forecast {
-    let blank = Forecast {
-        verdict: Verdict::Unknown,
+pub fn forecast_renewal(stamps: ForecastTimestamps, policy: &RenewalPolicy, now: Timestamp) -> RenewalForecast {
+    let blank = RenewalForecast {
+        verdict: RenewalState::Unknown,
         renew_from: stamps.renew_after,
         renewal_is_assumed: false,
         renew_by: None,
@@ -178,25 +178,25 @@ pub fn forecast(stamps: Stamps, policy: &Policy, now: Timestamp) -> Forecast {
         last_write_at: None,
         cannot_renew_after: stamps.cannot_renew_after,
         expires_at: stamps.not_after,
-        at: now,
+        evaluated_at: now,
     };
     let Some(expires) = stamps.not_after else { return blank };
-    let reach = policy.reach.longest();
-    let reached = before(expires, reach);
+    let reach = policy.propagation_delay.total();
+    let reached = subtract_saturating(expires, reach);
     let last_write = stamps.cannot_renew_after.map_or(reached, |end| end.min(reached));
-    let renew_from = stamps.renew_after.unwrap_or_else(|| assumed_renewal(stamps, expires));
-    let renew_by = after(renew_from, patience(policy, renew_from, last_write));
+    let renew_from = stamps.renew_after.unwrap_or_else(|| assumed_renew_after(stamps, expires));
+    let renew_by = add_saturating(renew_from, renewal_grace_period(policy, renew_from, last_write));
     // Where even a renewal at the first moment could not be told from none, it is told at once.
-    let overdue = Some(after(renew_by, reach)).filter(|overdue| *overdue < last_write);
+    let overdue = Some(add_saturating(renew_by, reach)).filter(|overdue| *overdue < last_write);
     let overdue = overdue.unwrap_or_else(|| renew_from.min(last_write));
     let verdict = match now {
-        now if now >= expires => Verdict::Expired,
-        now if now >= last_write => Verdict::TooLate,
-        now if now >= overdue => Verdict::Overdue,
-        now if now >= renew_from => Verdict::RenewalDue,
-        _ => Verdict::Ok,
+        now if now >= expires => RenewalState::Expired,
+        now if now >= last_write => RenewalState::TooLate,
+        now if now >= overdue => RenewalState::Overdue,
+        now if now >= renew_from => RenewalState::RenewalDue,
+        _ => RenewalState::Ok,
     };
-    Forecast {
+    RenewalForecast {
         verdict,
         renew_from: Some(renew_from),
         renewal_is_assumed: stamps.renew_after.is_none(),
@@ -209,50 +209,50 @@ pub fn forecast(stamps: Stamps, policy: &Policy, now: Timestamp) -> Forecast {
 
 /// How long a rotator may take: at most half of the time that is left when what it wrote at once
 /// has arrived.
-fn patience(policy: &Policy, renew_from: Timestamp, last_write: Timestamp) -> Duration {
-    let spare = last_write.duration_since(after(renew_from, policy.reach.longest()));
+fn renewal_grace_period(policy: &RenewalPolicy, renew_from: Timestamp, last_write: Timestamp) -> Duration {
+    let spare = last_write.duration_since(add_saturating(renew_from, policy.propagation_delay.total()));
     let spare = Duration::try_from(spare.max(SignedDuration::ZERO)).unwrap_or_default();
-    policy.patience.min(spare / 2)
+    policy.grace_period.min(spare / 2)
 }
 
 /// Without `renew_after` the last fifth of the life, which is when a vault renews its certificates
 /// by default; without a beginning the last week.
-fn assumed_renewal(stamps: Stamps, expires: Timestamp) -> Timestamp {
+fn assumed_renew_after(stamps: ForecastTimestamps, expires: Timestamp) -> Timestamp {
     let life = stamps.not_before.map(|begin| expires.duration_since(begin));
     let life = life.and_then(|life| Duration::try_from(life).ok());
-    before(expires, life.map_or(ASSUMED_NOTICE, |life| life / 5))
+    subtract_saturating(expires, life.map_or(ASSUMED_RENEWAL_WINDOW, |life| life / 5))
 }
 
-impl Forecast {
+impl RenewalForecast {
     /// Whether the identity cannot be renewed any more while what is written would still come in
     /// time: it takes a new identity, and no write helps.
-    fn is_beyond_renewal(&self) -> bool {
-        self.verdict == Verdict::TooLate
+    fn is_not_renewable(&self) -> bool {
+        self.verdict == RenewalState::TooLate
             && self.cannot_renew_after.is_some_and(|end| Some(end) == self.last_write_at)
     }
 
     /// The reason of a condition.
     pub fn reason(&self) -> &'static str {
-        if self.is_beyond_renewal() { "IdentityNotRenewable" } else { self.verdict.reason() }
+        if self.is_not_renewable() { "IdentityNotRenewable" } else { self.verdict.reason() }
     }
 
     /// What to do next; nothing where nothing is to be done.
     pub fn hint(&self) -> Option<&'static str> {
-        if self.is_beyond_renewal() { Some(MAKE_ANOTHER) } else { self.verdict.hint() }
+        if self.is_not_renewable() { Some(REPLACE_IDENTITY_HINT) } else { self.verdict.hint() }
     }
 
     /// The next moment at which the verdict becomes worse.
-    pub fn next_change(&self) -> Option<Timestamp> {
-        self.moments().into_iter().map(|(at, _)| at).filter(|at| *at > self.at).min()
+    pub fn next_change_at(&self) -> Option<Timestamp> {
+        self.milestones().into_iter().map(|(at, _)| at).filter(|at| *at > self.evaluated_at).min()
     }
 
     /// The moments that are known, in the order of time.
-    pub fn moments(&self) -> Vec<(Timestamp, Moment)> {
+    pub fn milestones(&self) -> Vec<(Timestamp, RenewalMilestone)> {
         let all = [
-            (self.renew_from, Moment::RenewFrom),
-            (self.overdue_from, Moment::OverdueFrom),
-            (self.last_write_at, Moment::LastWrite),
-            (self.expires_at, Moment::Expiry),
+            (self.renew_from, RenewalMilestone::RenewFrom),
+            (self.overdue_from, RenewalMilestone::OverdueFrom),
+            (self.last_write_at, RenewalMilestone::LastWrite),
+            (self.expires_at, RenewalMilestone::Expiry),
         ];
         let known = all.into_iter().filter_map(|(at, moment)| Some((at?, moment)));
         let mut known: Vec<_> = known.collect();
@@ -261,17 +261,17 @@ impl Forecast {
     }
 
     /// The verdict in a sentence that stays the same as long as the verdict does.
-    pub fn sentence(&self) -> String {
+    pub fn summary(&self) -> String {
         let told = |at: Option<Timestamp>| at.map_or_else(|| "?".to_owned(), |at| at.to_string());
         let what = match self.verdict {
-            Verdict::Unknown => "nobody tells when its credential ends".to_owned(),
-            Verdict::Ok => format!("its credential ends at {}", told(self.expires_at)),
-            Verdict::RenewalDue => format!(
+            RenewalState::Unknown => "nobody tells when its credential ends".to_owned(),
+            RenewalState::Ok => format!("its credential ends at {}", told(self.expires_at)),
+            RenewalState::RenewalDue => format!(
                 "its credential is renewed since {} and ends at {}",
                 told(self.renew_from),
                 told(self.expires_at)
             ),
-            Verdict::Overdue => {
+            RenewalState::Overdue => {
                 let bound = if self.cannot_renew_after == self.last_write_at {
                     "the identity cannot be renewed"
                 } else {
@@ -284,17 +284,17 @@ impl Forecast {
                     told(self.expires_at)
                 )
             }
-            Verdict::TooLate if self.is_beyond_renewal() => format!(
+            RenewalState::TooLate if self.is_not_renewable() => format!(
                 "the identity cannot be renewed since {}, and its credential ends at {}",
                 told(self.cannot_renew_after),
                 told(self.expires_at)
             ),
-            Verdict::TooLate => format!(
+            RenewalState::TooLate => format!(
                 "what is written to the vault since {} comes too late, and the credential ends at {}",
                 told(self.last_write_at),
                 told(self.expires_at)
             ),
-            Verdict::Expired => format!("its credential ended at {}", told(self.expires_at)),
+            RenewalState::Expired => format!("its credential ended at {}", told(self.expires_at)),
         };
         match self.hint() {
             Some(hint) => format!("{what}; next: {hint}"),
@@ -303,15 +303,15 @@ impl Forecast {
     }
 }
 
-fn before(time: Timestamp, by: Duration) -> Timestamp {
+fn subtract_saturating(time: Timestamp, by: Duration) -> Timestamp {
     time.saturating_sub(by).unwrap_or(Timestamp::MIN)
 }
 
-fn after(time: Timestamp, by: Duration) -> Timestamp {
+fn add_saturating(time: Timestamp, by: Duration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
-const MAKE_ANOTHER: &str =
+const REPLACE_IDENTITY_HINT: &str =
     "make another identity, and name its secret in the HostedCluster before the credential ends";
 /// Of a credential that tells nothing but its end.
-const ASSUMED_NOTICE: Duration = Duration::from_hours(7 * 24);
+const ASSUMED_RENEWAL_WINDOW: Duration = Duration::from_hours(7 * 24);

@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 mod tests;
 
 /// Annotation: what the writer last asked for, as [`desired_state_hash`].
-pub const DESIRED_STATE_HASH: &str = "hypershift.openshift.io/desired-state-hash";
+pub const DESIRED_STATE_HASH_ANNOTATION: &str = "hypershift.openshift.io/desired-state-hash";
 /// Annotation of pod templates: what the configurations in its volumes say, as [`config_hash`].
-pub const CONFIG_HASH: &str = "component.hypershift.openshift.io/config-hash";
+pub const CONFIG_HASH_ANNOTATION: &str = "component.hypershift.openshift.io/config-hash";
 
 /// Metadata that the API server writes.
-const SERVER_METADATA: [&str; 5] =
+const SERVER_WRITTEN_METADATA: [&str; 5] =
     ["uid", "generation", "creationTimestamp", "resourceVersion", "managedFields"];
 
 /// SHA-256 of an object as the reference hashes it: JSON with sorted keys and Go's escapes, without
@@ -29,8 +29,8 @@ pub fn desired_state_hash(object: &Value) -> String {
 /// of every cluster is hashed at each look.
 pub(crate) fn desired_state_hash_with(object: &Value, mut metadata: Option<Value>) -> String {
     if let Some(metadata) = metadata.as_mut().and_then(Value::as_object_mut) {
-        metadata.retain(|key, _| !SERVER_METADATA.contains(&key.as_str()));
-        remove_entry(metadata, "annotations", DESIRED_STATE_HASH);
+        metadata.retain(|key, _| !SERVER_WRITTEN_METADATA.contains(&key.as_str()));
+        remove_entry(metadata, "annotations", DESIRED_STATE_HASH_ANNOTATION);
     }
     let mut text = String::new();
     match object.as_object() {
@@ -103,7 +103,7 @@ pub(crate) fn go_json_string(string: &str) -> String {
 }
 
 fn write_go_string(string: &str, text: &mut String) {
-    if string.bytes().all(is_plain) {
+    if string.bytes().all(needs_no_escape) {
         text.push('"');
         text.push_str(string);
         text.push('"');
@@ -114,7 +114,7 @@ fn write_go_string(string: &str, text: &mut String) {
 }
 
 /// Whether a byte stands for itself in JSON, in Go's as in any other.
-const fn is_plain(byte: u8) -> bool {
+const fn needs_no_escape(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&')
 }
 
@@ -151,14 +151,14 @@ pub fn config_hash<'a>(values: impl IntoIterator<Item = MountedValue<'a>>) -> St
         .into_iter()
         .map(|value| match value {
             MountedValue::Text(text) => fnv1a(text.as_bytes()),
-            MountedValue::Bytes(bytes) => fnv1a(as_go_prints(bytes).as_bytes()),
+            MountedValue::Bytes(bytes) => fnv1a(format_go_byte_slice(bytes).as_bytes()),
         })
         .collect();
     hashes.sort_unstable();
     hashes.concat()
 }
 
-fn as_go_prints(bytes: &[u8]) -> String {
+fn format_go_byte_slice(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 + bytes.len() * "255 ".len());
     text.push('[');
     for (index, byte) in bytes.iter().enumerate() {

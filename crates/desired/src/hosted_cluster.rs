@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use lanyard_vocabulary::{
-    ArmResourceId, ClientId, Cloud, Component, InfraId, KeyVersion, ObjectEncoding, SecretName,
-    SubscriptionId, TenantId, VaultName,
+    ArmResourceId, EntraClientId, Cloud, Component, InfraId, KeyVersion, ObjectEncoding, SecretName,
+    SubscriptionId, EntraTenantId, VaultName,
 };
 
 pub mod cloud_config;
 pub mod cluster_identity;
-pub mod desired;
+pub mod desired_state;
 pub mod encryption_config;
-pub mod isolation;
+pub mod shared_credentials;
 pub mod key_rotation;
-pub mod names;
+pub mod render_context;
 pub mod network_secret;
 pub mod validate;
-pub mod wiring;
+pub mod credential_injection;
 
 /// A hosted cluster of managed Azure. It comes from [`validate::validate`] only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,15 +36,15 @@ pub struct ValidatedHostedCluster {
     /// Where the cluster runs.
     pub azure: AzurePlacement,
     /// The vault with the credentials of the control plane.
-    pub vault: IdentityVault,
+    pub vault: CredentialVault,
     /// The identities of the components that the cluster runs: a component that is switched off
     /// or has no identity is absent.
     pub identities: BTreeMap<Component, ControlPlaneIdentity>,
     /// The identities of components on the nodes.
-    pub data_plane: DataPlaneIdentities,
+    pub data_plane: DataPlaneClientIds,
     /// The encryption of secrets at rest, where a key in a vault does it with the identity of
     /// [`Component::Kms`].
-    pub encryption: Option<Encryption>,
+    pub encryption: Option<KmsEncryption>,
 }
 
 /// `spec.platform.azure` without the identities.
@@ -69,20 +69,20 @@ pub struct AzurePlacement {
     /// `containerRegistry.credentials.managedIdentity.resourceID`.
     pub registry_identity: Option<ArmResourceId>,
     /// How load balancers probe services.
-    pub health_probe: HealthProbe,
+    pub health_probe: LoadBalancerHealthProbe,
 }
 
 /// The tenant of the cluster's resources, which need not be the tenant of the vault.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClusterTenant(pub TenantId);
+pub struct ClusterTenant(pub EntraTenantId);
 
 /// The tenant of the vault with the credentials, which need not be the tenant of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VaultTenant(pub TenantId);
+pub struct VaultTenant(pub EntraTenantId);
 
 /// `managedIdentitiesKeyVault`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdentityVault {
+pub struct CredentialVault {
     /// The name of the vault.
     pub name: VaultName,
     /// The tenant of the vault.
@@ -93,7 +93,7 @@ pub struct IdentityVault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlPlaneIdentity {
     /// `clientID`; the flow does without it.
-    pub client_id: Option<ClientId>,
+    pub client_id: Option<EntraClientId>,
     /// `credentialsSecretName`: the vault secret, and the file in the mount.
     pub secret_name: SecretName,
     /// `objectEncoding`.
@@ -109,26 +109,26 @@ impl ControlPlaneIdentity {
 
 /// `dataPlane`. A text that is no client id is reported and left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataPlaneIdentities {
+pub struct DataPlaneClientIds {
     /// The image registry on the nodes.
-    pub image_registry: Option<ClientId>,
+    pub image_registry: Option<EntraClientId>,
     /// The disk driver on the nodes.
-    pub disk: Option<ClientId>,
+    pub disk: Option<EntraClientId>,
     /// The file driver on the nodes.
-    pub file: Option<ClientId>,
+    pub file: Option<EntraClientId>,
 }
 
 /// `spec.secretEncryption.kms.azure`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Encryption {
+pub struct KmsEncryption {
     /// The key that encrypts.
     pub active_key: EncryptionKey,
     /// A key that still decrypts.
     pub backup_key: Option<EncryptionKey>,
     /// `keyVaultType` is `ManagedHSM`.
-    pub managed_hsm: bool,
+    pub is_managed_hsm: bool,
     /// `keyVaultAccess` is `Private`.
-    pub private_access: bool,
+    pub is_private_access: bool,
 }
 
 /// A key in a vault.
@@ -151,7 +151,7 @@ impl fmt::Display for EncryptionKey {
 
 /// How load balancers probe services, by annotation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum HealthProbe {
+pub enum LoadBalancerHealthProbe {
     /// One probe for the node.
     #[default]
     Shared,
@@ -166,7 +166,7 @@ pub enum HealthProbe {
     ServiceNodePort,
 }
 
-impl HealthProbe {
+impl LoadBalancerHealthProbe {
     /// The value of `clusterServiceLoadBalancerHealthProbeMode`.
     pub const fn mode(&self) -> &'static str {
         match self {
@@ -183,17 +183,17 @@ impl ValidatedHostedCluster {
     }
 
     /// The value of the annotation that leads from an object back to its cluster.
-    pub fn reference(&self) -> String {
+    pub fn namespaced_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
     /// The components that the cluster runs, with their identities, in the order of the API.
-    pub fn components(&self) -> impl Iterator<Item = (Component, &ControlPlaneIdentity)> {
+    pub fn running_components(&self) -> impl Iterator<Item = (Component, &ControlPlaneIdentity)> {
         self.identities.iter().map(|(component, identity)| (*component, identity))
     }
 
     /// The group of machines, disks and load balancers, as a scope.
-    pub fn managed_group(&self) -> ArmResourceId {
+    pub fn managed_resource_group(&self) -> ArmResourceId {
         ArmResourceId::subscription_scope(&self.azure.subscription)
             .child("resourceGroups", &self.azure.resource_group)
     }

@@ -17,7 +17,7 @@
 //! ```
 
 #[cfg(any(test, feature = "test-util"))]
-pub mod cases;
+pub mod schema_cases;
 pub mod deletion;
 pub mod diff;
 pub mod drift;
@@ -31,25 +31,25 @@ pub mod objects;
 pub mod problem;
 pub mod proof;
 pub mod render;
-pub mod roll;
+pub mod rollout;
 pub mod status;
 pub mod templates;
-mod told;
+mod report_text;
 pub mod workload;
 
-pub use diff::{Change, Pruning, diff};
+pub use diff::{ObjectChange, PruneScope, diff_objects};
 pub use hosted_cluster::ValidatedHostedCluster;
-pub use hosted_cluster::desired::{Desired, desired};
-pub use hosted_cluster::isolation::lint_shared_credentials;
-pub use hosted_cluster::names::Names;
+pub use hosted_cluster::desired_state::{DesiredState, desired_state};
+pub use hosted_cluster::shared_credentials::lint_shared_credentials;
+pub use hosted_cluster::render_context::RenderContext;
 pub use hosted_cluster::validate::{
-    HostedClusterKind, ParseHostedClusterError, ParsedHostedCluster, ValidateError, Validated,
+    HostedClusterPlatform, ParseHostedClusterError, ParsedHostedCluster, HostedClusterValidationError, ValidatedWithLints,
     parse_hosted_cluster, validate, validate_schema, validate_update,
 };
 pub use objects::{
-    DesiredObject, Inputs, ObjectKey, ObservedObject, OwnedKind, Writer, desired_objects,
+    DesiredObject, DesiredObjectInputs, ObjectKey, ObservedObject, OwnedKind, ObjectWriter, desired_objects,
 };
-pub use problem::{Problem, Problems, Severity};
-pub use proof::{ProofCall, ProofCalls, desired_proofs};
-pub use render::{RenderedFile, render, render_patches};
+pub use problem::{ValidationProblem, ValidationProblems, ProblemSeverity};
+pub use proof::{ProofCall, ProofCalls, desired_proof_calls};
+pub use render::{RenderedFile, render_objects, render_deployment_patches};
 pub use templates::WorkloadTemplates;

@@ -4,17 +4,17 @@
 //! there are identities, and never a text that somebody wrote.
 
 use jiff::Timestamp;
-use lanyard_api::hosted_cluster_identities::{IdentitiesStatus, IdentityStatus};
+use lanyard_api::hosted_cluster_identities::{HostedClusterIdentitiesStatus, IdentityStatus};
 use lanyard_vocabulary::Hop;
 
 use crate::drift::Drift;
-use crate::forecast::{Forecast, Policy, Verdict, forecast_identity};
-use crate::status::{FALSE, TRUE};
-use crate::told::hop_named;
+use crate::forecast::{RenewalForecast, RenewalPolicy, RenewalState, forecast_identity_renewal};
+use crate::status::{CONDITION_FALSE, CONDITION_TRUE};
+use crate::report_text::parse_hop;
 
 /// A gauge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Metric {
+pub struct IdentityMetric {
     /// Its name.
     pub name: &'static str,
     /// What it says.
@@ -25,76 +25,76 @@ pub struct Metric {
 
 /// A value of a gauge.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
+pub struct MetricSample {
     /// The gauge.
-    pub metric: &'static Metric,
+    pub metric: &'static IdentityMetric,
     /// The value of its label.
     pub label: Option<String>,
     /// The value.
     pub value: f64,
 }
 
-const COMPONENT: Option<&str> = Some("component");
+const COMPONENT_LABEL: Option<&str> = Some("component");
 
 /// Whether the identity works.
-pub static READY: Metric = Metric {
+pub static READY: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_ready",
     help: "Whether the identity works: 1 it does, 0 it does not, -1 nobody tells",
-    label: COMPONENT,
+    label: COMPONENT_LABEL,
 };
 /// The last good hop.
-pub static LAST_GOOD_HOP: Metric = Metric {
+pub static LAST_GOOD_HOP: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_last_good_hop",
     help: "The last hop that is known to be good, by its place in the walk: 1 hostedcluster, 2 spc, \
            3 volume, 4 imds-token, 5 vault-read, 6 decode, 7 file, 8 credential, 9 entra-token, \
            10 granted, 11 refused; 0 none",
-    label: COMPONENT,
+    label: COMPONENT_LABEL,
 };
 /// The hop to blame.
-pub static FAILED_HOP: Metric = Metric {
+pub static FAILED_HOP: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_failed_hop",
     help: "The hop that is to blame, by its place in the walk; 0 while none is",
-    label: COMPONENT,
+    label: COMPONENT_LABEL,
 };
 /// When the credential ends.
-pub static NOT_AFTER: Metric = Metric {
+pub static NOT_AFTER: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_not_after_seconds",
     help: "When the credential in use ends, in seconds since 1970",
-    label: COMPONENT,
+    label: COMPONENT_LABEL,
 };
 /// From when on a newer one is expected.
-pub static RENEW_AFTER: Metric = Metric {
+pub static RENEW_AFTER: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_renew_after_seconds",
     help: "From when on a newer credential is to be expected, in seconds since 1970",
-    label: COMPONENT,
+    label: COMPONENT_LABEL,
 };
 /// The last write that helps.
-pub static LAST_WRITE: Metric = Metric {
+pub static LAST_WRITE: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_last_write_seconds",
     help: "The last moment at which a newer credential in the vault is in use in time, in seconds since 1970",
-    label: COMPONENT,
+    label: COMPONENT_LABEL,
 };
 /// The verdict of the forecast.
-pub static FORECAST: Metric = Metric {
+pub static FORECAST: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_forecast",
     help: "How the credential stands: 0 ok, 1 renewal due, 2 overdue, 3 too late, 4 expired; -1 nobody tells",
-    label: COMPONENT,
+    label: COMPONENT_LABEL,
 };
 /// The conditions.
-pub static CONDITION: Metric = Metric {
+pub static CONDITION: IdentityMetric = IdentityMetric {
     name: "lanyard_hosted_cluster_condition",
     help: "The conditions about the identities of the hosted cluster: 1 True, 0 False, -1 Unknown",
     label: Some("type"),
 };
 /// What drifted.
-pub static DRIFT: Metric = Metric {
+pub static DRIFT: IdentityMetric = IdentityMetric {
     name: "lanyard_hosted_cluster_drift",
     help: "How much is not as rendered, or not in use as mounted",
     label: Some("kind"),
 };
 
 /// Every metric, in the order of the page.
-pub static METRICS: [&Metric; 9] = [
+pub static METRICS: [&IdentityMetric; 9] = [
     &READY,
     &LAST_GOOD_HOP,
     &FAILED_HOP,
@@ -108,63 +108,63 @@ pub static METRICS: [&Metric; 9] = [
 
 /// The samples of one hosted cluster at `now`. What is not known has no sample, except where a
 /// value says so.
-pub fn samples(status: &IdentitiesStatus, policy: &Policy, now: Timestamp) -> Vec<Sample> {
+pub fn identity_samples(status: &HostedClusterIdentitiesStatus, policy: &RenewalPolicy, now: Timestamp) -> Vec<MetricSample> {
     let identities = status.identities.iter();
     let identities = identities.flat_map(|identity| {
-        let forecast = forecast_identity(identity, policy, now);
-        of_identity(identity, &forecast).map(move |(metric, value)| {
-            Some(Sample { metric, label: Some(identity.component.clone()), value: value? })
+        let forecast = forecast_identity_renewal(identity, policy, now);
+        metric_values(identity, &forecast).map(move |(metric, value)| {
+            Some(MetricSample { metric, label: Some(identity.component.clone()), value: value? })
         })
     });
-    let conditions = status.conditions.iter().map(|condition| Sample {
+    let conditions = status.conditions.iter().map(|condition| MetricSample {
         metric: &CONDITION,
         label: Some(condition.type_.clone()),
-        value: truth(&condition.status),
+        value: condition_value(&condition.status),
     });
     let drift = Drift::KINDS.into_iter().map(|kind| {
         let found = status.drift.iter().filter(|drift| drift.kind == kind).count();
         let value = u32::try_from(found).map_or(f64::INFINITY, f64::from);
-        Sample { metric: &DRIFT, label: Some(kind.to_owned()), value }
+        MetricSample { metric: &DRIFT, label: Some(kind.to_owned()), value }
     });
     identities.flatten().chain(conditions).chain(drift).collect()
 }
 
-fn of_identity(
+fn metric_values(
     identity: &IdentityStatus,
-    forecast: &Forecast,
-) -> [(&'static Metric, Option<f64>); 7] {
+    forecast: &RenewalForecast,
+) -> [(&'static IdentityMetric, Option<f64>); 7] {
     [
-        (&READY, Some(truth(&identity.ready))),
-        (&LAST_GOOD_HOP, Some(place(identity.last_good_hop.as_deref()))),
-        (&FAILED_HOP, Some(place(identity.failed_hop.as_deref()))),
-        (&NOT_AFTER, identity.not_after.map(seconds)),
-        (&RENEW_AFTER, identity.renew_after.map(seconds)),
-        (&LAST_WRITE, forecast.last_write_at.map(seconds)),
-        (&FORECAST, Some(severity(forecast.verdict))),
+        (&READY, Some(condition_value(&identity.ready))),
+        (&LAST_GOOD_HOP, Some(hop_number(identity.last_good_hop.as_deref()))),
+        (&FAILED_HOP, Some(hop_number(identity.failed_hop.as_deref()))),
+        (&NOT_AFTER, identity.not_after.map(unix_seconds)),
+        (&RENEW_AFTER, identity.renew_after.map(unix_seconds)),
+        (&LAST_WRITE, forecast.last_write_at.map(unix_seconds)),
+        (&FORECAST, Some(renewal_state_value(forecast.verdict))),
     ]
 }
 
-fn truth(word: &str) -> f64 {
+fn condition_value(word: &str) -> f64 {
     match word {
-        TRUE => 1.0,
-        FALSE => 0.0,
+        CONDITION_TRUE => 1.0,
+        CONDITION_FALSE => 0.0,
         _ => -1.0,
     }
 }
 
-fn place(hop: Option<&str>) -> f64 {
-    let hop = hop.and_then(hop_named);
+fn hop_number(hop: Option<&str>) -> f64 {
+    let hop = hop.and_then(parse_hop);
     let place = Hop::ALL.into_iter().zip(1_u32..).find(|(it, _)| Some(*it) == hop);
     place.map_or(0.0, |(_, place)| f64::from(place))
 }
 
-fn severity(verdict: Verdict) -> f64 {
-    let place = Verdict::ALL.into_iter().zip(-1_i32..).find(|(it, _)| *it == verdict);
+fn renewal_state_value(verdict: RenewalState) -> f64 {
+    let place = RenewalState::ALL.into_iter().zip(-1_i32..).find(|(it, _)| *it == verdict);
     place.map_or(-1.0, |(_, place)| f64::from(place))
 }
 
 /// Whole seconds up to the year 9999 fit into 53 bits.
-fn seconds(time: Timestamp) -> f64 {
+fn unix_seconds(time: Timestamp) -> f64 {
     time.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
 }
 
@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
     use crate::status::{
-        ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_IDENTITIES,
+        ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_AZURE_IDENTITIES,
         VALID_KMS_CONFIG, VALID_NETWORK,
     };
 
@@ -186,7 +186,7 @@ mod tests {
         "2026-06-01T00:00:00Z".parse().unwrap()
     }
 
-    fn status(text: &str) -> IdentitiesStatus {
+    fn status_with_text(text: &str) -> HostedClusterIdentitiesStatus {
         let identity = |component: Component| IdentityStatus {
             component: component.name().to_owned(),
             ready: "False".to_owned(),
@@ -211,7 +211,7 @@ mod tests {
             message: text.to_owned(),
             since: now(),
         };
-        IdentitiesStatus {
+        HostedClusterIdentitiesStatus {
             identities: Component::ALL.map(identity).to_vec(),
             conditions: vec![condition],
             drift: vec![drift],
@@ -219,15 +219,15 @@ mod tests {
         }
     }
 
-    fn value(samples: &[Sample], metric: &Metric, label: &str) -> Option<f64> {
+    fn sample_value(samples: &[MetricSample], metric: &IdentityMetric, label: &str) -> Option<f64> {
         let mut found =
             samples.iter().filter(|it| it.metric == metric && it.label.as_deref() == Some(label));
         found.next().map(|sample| sample.value)
     }
 
     #[test]
-    fn a_status_is_told_in_numbers() {
-        let samples = samples(&status("x"), &Policy::default(), now());
+    fn status_is_exported_as_samples() {
+        let samples = identity_samples(&status_with_text("x"), &RenewalPolicy::default(), now());
         for (metric, label, expected) in [
             (&READY, "disk", Some(0.0)),
             (&LAST_GOOD_HOP, "disk", Some(4.0)),
@@ -240,14 +240,14 @@ mod tests {
             (&DRIFT, "StaleMount", Some(1.0)),
             (&DRIFT, "ObjectChanged", Some(0.0)),
         ] {
-            assert_eq!(value(&samples, metric, label), expected, "{} {label}", metric.name);
+            assert_eq!(sample_value(&samples, metric, label), expected, "{} {label}", metric.name);
         }
     }
 
     #[test]
-    fn no_text_that_somebody_wrote_is_a_label() {
+    fn labels_never_contain_free_text() {
         let labels = |text: &str| {
-            let samples = samples(&status(text), &Policy::default(), now());
+            let samples = identity_samples(&status_with_text(text), &RenewalPolicy::default(), now());
             samples.into_iter().map(|it| (it.metric.name, it.label)).collect::<BTreeSet<_>>()
         };
         assert_eq!(labels("x"), labels("y"));
@@ -255,10 +255,10 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_names_every_metric_condition_drift_and_verdict() {
+    fn documentation_names_every_metric_condition_drift_and_state() {
         let page = include_str!("../../../docs/identities.md");
         let conditions = [
-            VALID_IDENTITIES,
+            VALID_AZURE_IDENTITIES,
             VALID_KMS_CONFIG,
             VALID_NETWORK,
             CREDENTIALS_RENEWED,
@@ -266,14 +266,14 @@ mod tests {
             ADVISED_CONFIGURATION,
         ];
         let metrics = METRICS.iter().map(|metric| metric.name);
-        let alarms = Verdict::ALL.into_iter().filter(|it| it.is_alarming()).map(Verdict::reason);
+        let alarms = RenewalState::ALL.into_iter().filter(|it| it.requires_action()).map(RenewalState::reason);
         for name in metrics.chain(conditions).chain(Drift::KINDS).chain(alarms) {
             assert!(page.contains(&format!("`{name}`")), "{name}");
         }
     }
 
     #[test]
-    fn metrics_have_distinct_names_of_the_house_and_say_what_their_values_mean() {
+    fn metrics_have_unique_prefixed_names_and_documented_values() {
         let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), METRICS.len());
         assert!(names.iter().all(|name| name.starts_with("lanyard_")));

@@ -13,14 +13,14 @@ mod compose;
 mod control_plane;
 mod inputs;
 mod kind;
-mod marks;
+mod ownership_marks;
 
 pub use compose::desired_objects;
-pub use inputs::{Inputs, Mode, Owner, VolumeRefresh};
-pub use kind::{KindFacts, OwnedKind};
-pub(crate) use marks::stamp;
-pub use marks::{
-    CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, cluster_label, is_ours, reference_shape,
+pub use inputs::{DesiredObjectInputs, OperatorMode, ControlPlaneOwner, VolumeRefresh};
+pub use kind::{KindInfo, OwnedKind};
+pub(crate) use ownership_marks::set_desired_state_hash;
+pub use ownership_marks::{
+    CLUSTER_LABEL, MANAGED_BY_VALUE, MANAGED_BY_LABEL, cluster_label, has_ownership_labels, without_ownership_marks,
 };
 
 /// Which object.
@@ -36,7 +36,7 @@ pub struct ObjectKey {
 
 /// Who writes an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Writer {
+pub enum ObjectWriter {
     /// The one that looks at HostedClusters.
     HostedCluster,
     /// The one that looks at HostedControlPlanes.
@@ -45,7 +45,7 @@ pub enum Writer {
 
 /// When an object is written. What comes later needs what comes earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Step {
+pub enum ApplyStep {
     /// The namespace.
     Namespace,
     /// The control plane, which owns everything after it.
@@ -64,13 +64,13 @@ pub struct DesiredObject {
     /// Which object.
     pub key: ObjectKey,
     /// Who writes it.
-    pub writer: Writer,
+    pub writer: ObjectWriter,
     /// When.
-    pub step: Step,
+    pub step: ApplyStep,
     /// The whole apply configuration: every field that the writer owns.
     pub value: Value,
     /// Whether the other writer decides about the reader of the vault, and this one follows.
-    pub follows_reader: bool,
+    pub keeps_live_vault_reader: bool,
 }
 
 /// An object as it is.
@@ -86,10 +86,10 @@ pub struct ObservedObject {
     pub uid: String,
     /// Whether a field of it belongs to one of our field managers: it was written here, whatever
     /// became of its labels.
-    pub is_written_here: bool,
+    pub has_our_field_manager: bool,
 }
 
-impl Writer {
+impl ObjectWriter {
     /// Both.
     pub const ALL: [Self; 2] = [Self::HostedCluster, Self::ControlPlane];
 
@@ -102,14 +102,14 @@ impl Writer {
     }
 
     /// Whether a field manager is one of the two.
-    pub fn is_manager(name: &str) -> bool {
+    pub fn is_our_field_manager(name: &str) -> bool {
         Self::ALL.iter().any(|writer| writer.field_manager() == name)
     }
 }
 
 impl ObjectKey {
     /// The key of an object, if it is of a kind that is written here.
-    pub fn of(object: &Value) -> Option<Self> {
+    pub fn from_json(object: &Value) -> Option<Self> {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
         let kind = OwnedKind::parse(text("/apiVersion")?, text("/kind")?)?;
         Some(Self {
@@ -122,7 +122,7 @@ impl ObjectKey {
 
 impl fmt::Display for ObjectKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = self.kind.facts().kind;
+        let kind = self.kind.info().kind;
         match &self.namespace {
             Some(namespace) => write!(formatter, "{kind} {namespace}/{}", self.name),
             None => write!(formatter, "{kind} {}", self.name),
@@ -133,16 +133,16 @@ impl fmt::Display for ObjectKey {
 impl ObservedObject {
     /// Takes an object as the API server gives it; nothing if it is of a kind that is not written
     /// here or lacks what every stored object has.
-    pub fn of(mut value: Value) -> Option<Self> {
-        let key = ObjectKey::of(&value)?;
+    pub fn from_json(mut value: Value) -> Option<Self> {
+        let key = ObjectKey::from_json(&value)?;
         let metadata = value.get_mut("metadata")?.as_object_mut()?;
         let managed_fields = metadata.remove("managedFields");
         let entries = managed_fields.as_ref().and_then(Value::as_array).into_iter().flatten();
         let mut managers = entries.filter_map(|it| it.get("manager").and_then(Value::as_str));
-        let is_written_here = managers.any(Writer::is_manager);
+        let is_written_here = managers.any(ObjectWriter::is_our_field_manager);
         let text = |name: &str| metadata.get(name).and_then(Value::as_str).map(str::to_owned);
         let (resource_version, uid) = (text("resourceVersion")?, text("uid")?);
-        Some(Self { key, value, resource_version, uid, is_written_here })
+        Some(Self { key, value, resource_version, uid, has_our_field_manager: is_written_here })
     }
 
     /// Whether somebody asked the API server to delete it.

@@ -6,16 +6,16 @@ use serde::Serialize;
 
 /// Every problem of an input, in the order in which they were found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
-pub struct Problems(Vec<Problem>);
+pub struct ValidationProblems(Vec<ValidationProblem>);
 
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct ValidationProblem {
     /// The path of the field, such as `spec.platform.azure.location`; empty where the whole object
     /// is meant.
     pub field: String,
     /// Whether it stops the work.
-    pub severity: Severity,
+    pub severity: ProblemSeverity,
     /// What is wrong. Where a rule of the reference's schema is broken, this is its message.
     pub message: String,
     /// What to do about it.
@@ -25,14 +25,14 @@ pub struct Problem {
 /// Whether a problem stops the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub enum ProblemSeverity {
     /// The input is taken as the message says, and somebody should look at it.
     Lint,
     /// The input cannot be used.
     Error,
 }
 
-impl Severity {
+impl ProblemSeverity {
     /// The stable name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,15 +42,15 @@ impl Severity {
     }
 }
 
-impl fmt::Display for Severity {
+impl fmt::Display for ProblemSeverity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())
     }
 }
 
-impl Problems {
+impl ValidationProblems {
     /// The problems.
-    pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
+    pub fn iter(&self) -> std::slice::Iter<'_, ValidationProblem> {
         self.0.iter()
     }
 
@@ -61,12 +61,12 @@ impl Problems {
 
     /// Whether one of them stops the work.
     pub fn has_errors(&self) -> bool {
-        self.0.iter().any(|problem| problem.severity == Severity::Error)
+        self.0.iter().any(|problem| problem.severity == ProblemSeverity::Error)
     }
 
     /// Adds an error.
     pub(crate) fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.push(field, Severity::Error, message, None);
+        self.push(field, ProblemSeverity::Error, message, None);
     }
 
     /// Adds an error and what to do about it.
@@ -76,7 +76,7 @@ impl Problems {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        self.push(field, Severity::Error, message, Some(hint.into()));
+        self.push(field, ProblemSeverity::Error, message, Some(hint.into()));
     }
 
     /// Adds a lint and what to do about it.
@@ -86,46 +86,46 @@ impl Problems {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        self.push(field, Severity::Lint, message, Some(hint.into()));
+        self.push(field, ProblemSeverity::Lint, message, Some(hint.into()));
     }
 
     fn push(
         &mut self,
         field: impl Into<String>,
-        severity: Severity,
+        severity: ProblemSeverity,
         message: impl Into<String>,
         hint: Option<String>,
     ) {
         let (field, message) = (field.into(), message.into());
-        self.0.push(Problem { field, severity, message, hint });
+        self.0.push(ValidationProblem { field, severity, message, hint });
     }
 }
 
-impl FromIterator<Problem> for Problems {
-    fn from_iter<T: IntoIterator<Item = Problem>>(problems: T) -> Self {
+impl FromIterator<ValidationProblem> for ValidationProblems {
+    fn from_iter<T: IntoIterator<Item = ValidationProblem>>(problems: T) -> Self {
         Self(problems.into_iter().collect())
     }
 }
 
-impl IntoIterator for Problems {
-    type Item = Problem;
-    type IntoIter = std::vec::IntoIter<Problem>;
+impl IntoIterator for ValidationProblems {
+    type Item = ValidationProblem;
+    type IntoIter = std::vec::IntoIter<ValidationProblem>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
     }
 }
 
-impl<'a> IntoIterator for &'a Problems {
-    type Item = &'a Problem;
-    type IntoIter = std::slice::Iter<'a, Problem>;
+impl<'a> IntoIterator for &'a ValidationProblems {
+    type Item = &'a ValidationProblem;
+    type IntoIter = std::slice::Iter<'a, ValidationProblem>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter()
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ValidationProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.field.as_str() {
             "" => formatter.write_str(&self.message),
@@ -134,11 +134,11 @@ impl fmt::Display for Problem {
     }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for ValidationProblems {
     /// The errors alone, where there are any: a lint is no reason why something cannot be used.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_errors = self.has_errors();
-        let told = self.0.iter().filter(|it| !has_errors || it.severity == Severity::Error);
+        let told = self.0.iter().filter(|it| !has_errors || it.severity == ProblemSeverity::Error);
         let problems: Vec<_> = told.map(ToString::to_string).collect();
         formatter.write_str(&problems.join("; "))
     }

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::{ArmResourceId, Component, SecretName, VaultName};
 use serde::Serialize;
 
@@ -39,12 +39,12 @@ pub struct ProofCall {
     /// The permission that the request needs.
     pub permission: &'static str,
     /// What must come back.
-    pub expected: Expected,
+    pub expected: ExpectedAuthorization,
 }
 
 impl ProofCall {
     /// The URL of the request in the cloud with these endpoints, with its `api-version`.
-    pub fn url(&self, endpoints: &Endpoints) -> String {
+    pub fn url(&self, endpoints: &CloudEndpoints) -> String {
         let address = match &self.target {
             ProofTarget::Arm { path } => format!("{}{path}", endpoints.arm_url()),
             ProofTarget::Vault { vault, object } => {
@@ -55,7 +55,7 @@ impl ProofCall {
     }
 
     /// The request as `lanyard canary --call` takes it: `GET https://…`.
-    pub fn request_line(&self, endpoints: &Endpoints) -> String {
+    pub fn request_line(&self, endpoints: &CloudEndpoints) -> String {
         format!("GET {}", self.url(endpoints))
     }
 
@@ -78,20 +78,20 @@ pub enum ProofTarget {
         /// The vault.
         vault: VaultName,
         /// The object in it.
-        object: VaultObject,
+        object: ProofVaultObject,
     },
 }
 
 /// An object of a vault.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum VaultObject {
+pub enum ProofVaultObject {
     /// A secret.
     Secret(SecretName),
     /// A key.
     Key(SecretName),
 }
 
-impl VaultObject {
+impl ProofVaultObject {
     /// The path of the URL.
     pub fn path(&self) -> String {
         match self {
@@ -104,14 +104,14 @@ impl VaultObject {
 /// What must come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Expected {
+pub enum ExpectedAuthorization {
     /// 200, 404 for an object that is not there, or 403 for a key that nobody may use now.
     Granted,
     /// 403: `AuthorizationFailed` of Azure Resource Manager, `ForbiddenByRbac` of a vault.
     Refused,
 }
 
-impl Expected {
+impl ExpectedAuthorization {
     /// Whether an answer proves what it should, by its status and the service's code (of a vault,
     /// the inner one).
     ///
@@ -135,7 +135,7 @@ impl Expected {
 
 /// What a row of the table asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Subject {
+enum ProofResource {
     Vnet,
     Subnet,
     SecurityGroup,
@@ -156,119 +156,119 @@ enum Subject {
 ///
 /// The image registry's account has a name that no HostedCluster knows, so its row lists the
 /// accounts of the group instead of asking for one.
-const PROOFS: [(Component, Subject, Subject); 9] = [
-    (Component::CloudProvider, Subject::LoadBalancer, Subject::Vnet),
-    (Component::NodePoolManagement, Subject::VirtualMachines, Subject::SecurityGroup),
-    (Component::ControlPlaneOperator, Subject::Vnet, Subject::Subnet),
-    (Component::ImageRegistry, Subject::StorageAccounts, Subject::Disks),
-    (Component::Ingress, Subject::Subnet, Subject::PrivateRecord),
-    (Component::Network, Subject::Vnet, Subject::Subnet),
-    (Component::Disk, Subject::Disks, Subject::NetworkInterfaces),
-    (Component::File, Subject::StorageAccounts, Subject::SecurityGroup),
-    (Component::Kms, Subject::EncryptionKey, Subject::EncryptionVaultSecret),
+const PROOF_RESOURCES: [(Component, ProofResource, ProofResource); 9] = [
+    (Component::CloudProvider, ProofResource::LoadBalancer, ProofResource::Vnet),
+    (Component::NodePoolManagement, ProofResource::VirtualMachines, ProofResource::SecurityGroup),
+    (Component::ControlPlaneOperator, ProofResource::Vnet, ProofResource::Subnet),
+    (Component::ImageRegistry, ProofResource::StorageAccounts, ProofResource::Disks),
+    (Component::Ingress, ProofResource::Subnet, ProofResource::PrivateRecord),
+    (Component::Network, ProofResource::Vnet, ProofResource::Subnet),
+    (Component::Disk, ProofResource::Disks, ProofResource::NetworkInterfaces),
+    (Component::File, ProofResource::StorageAccounts, ProofResource::SecurityGroup),
+    (Component::Kms, ProofResource::EncryptionKey, ProofResource::EncryptionVaultSecret),
 ];
 
-const NETWORK: &str = "2023-11-01";
-const VIRTUAL_MACHINES: &str = "2024-03-01";
-const DISKS: &str = "2023-10-02";
-const STORAGE: &str = "2024-01-01";
-const PRIVATE_DNS: &str = "2024-06-01";
-const VAULT: &str = "7.4";
-const READ_SECRET: &str = "Microsoft.KeyVault/vaults/secrets/getSecret/action";
+const NETWORK_API_VERSION: &str = "2023-11-01";
+const VIRTUAL_MACHINES_API_VERSION: &str = "2024-03-01";
+const DISKS_API_VERSION: &str = "2023-10-02";
+const STORAGE_API_VERSION: &str = "2024-01-01";
+const PRIVATE_DNS_API_VERSION: &str = "2024-06-01";
+const VAULT_API_VERSION: &str = "7.4";
+const READ_SECRET_PERMISSION: &str = "Microsoft.KeyVault/vaults/secrets/getSecret/action";
 
 /// The proofs of every component that the cluster runs.
-pub fn desired_proofs(cluster: &ValidatedHostedCluster) -> BTreeMap<Component, ProofCalls> {
-    let rows = PROOFS.iter().filter(|(component, ..)| cluster.identities.contains_key(component));
+pub fn desired_proof_calls(cluster: &ValidatedHostedCluster) -> BTreeMap<Component, ProofCalls> {
+    let rows = PROOF_RESOURCES.iter().filter(|(component, ..)| cluster.identities.contains_key(component));
     rows.filter_map(|(component, granted, refused)| {
-        let granted = call(cluster, *granted, Expected::Granted)?;
-        let refused = call(cluster, *refused, Expected::Refused)
-            .or_else(|| secret_of_another(cluster, *component))?;
+        let granted = proof_call(cluster, *granted, ExpectedAuthorization::Granted)?;
+        let refused = proof_call(cluster, *refused, ExpectedAuthorization::Refused)
+            .or_else(|| other_component_secret_call(cluster, *component))?;
         Some((*component, ProofCalls { granted, refused }))
     })
     .collect()
 }
 
 /// The request that the role of a component grants, where the cluster runs it and there is one.
-pub fn granted_proof(cluster: &ValidatedHostedCluster, component: Component) -> Option<ProofCall> {
-    let (_, granted, _) = PROOFS.iter().find(|(known, ..)| *known == component)?;
+pub fn granted_proof_call(cluster: &ValidatedHostedCluster, component: Component) -> Option<ProofCall> {
+    let (_, granted, _) = PROOF_RESOURCES.iter().find(|(known, ..)| *known == component)?;
     cluster.identities.get(&component)?;
-    call(cluster, *granted, Expected::Granted)
+    proof_call(cluster, *granted, ExpectedAuthorization::Granted)
 }
 
 /// The refusal that holds for every role and every cluster: a credential of somebody else.
-pub fn secret_of_another(
+pub fn other_component_secret_call(
     cluster: &ValidatedHostedCluster,
     component: Component,
 ) -> Option<ProofCall> {
     let own = &cluster.identities.get(&component)?.secret_name;
-    let mut others = cluster.components().map(|(_, identity)| &identity.secret_name);
+    let mut others = cluster.running_components().map(|(_, identity)| &identity.secret_name);
     let secret = others.find(|name| !name.as_str().eq_ignore_ascii_case(own.as_str()))?;
     Some(ProofCall {
         target: ProofTarget::Vault {
             vault: cluster.vault.name.clone(),
-            object: VaultObject::Secret(secret.clone()),
+            object: ProofVaultObject::Secret(secret.clone()),
         },
-        api_version: VAULT,
-        permission: READ_SECRET,
-        expected: Expected::Refused,
+        api_version: VAULT_API_VERSION,
+        permission: READ_SECRET_PERMISSION,
+        expected: ExpectedAuthorization::Refused,
     })
 }
 
-fn call(
+fn proof_call(
     cluster: &ValidatedHostedCluster,
-    subject: Subject,
-    expected: Expected,
+    subject: ProofResource,
+    expected: ExpectedAuthorization,
 ) -> Option<ProofCall> {
-    let managed = cluster.managed_group();
+    let managed = cluster.managed_resource_group();
     let azure = &cluster.azure;
     let of_group = |kind: &str| ProofTarget::Arm { path: format!("{managed}/providers/{kind}") };
     let of_id = |id: &ArmResourceId| ProofTarget::Arm { path: id.to_string() };
     let (target, api_version, permission) = match subject {
-        Subject::Vnet => (of_id(&azure.vnet), NETWORK, "Microsoft.Network/virtualNetworks/read"),
-        Subject::Subnet => {
-            (of_id(&azure.subnet), NETWORK, "Microsoft.Network/virtualNetworks/subnets/read")
+        ProofResource::Vnet => (of_id(&azure.vnet), NETWORK_API_VERSION, "Microsoft.Network/virtualNetworks/read"),
+        ProofResource::Subnet => {
+            (of_id(&azure.subnet), NETWORK_API_VERSION, "Microsoft.Network/virtualNetworks/subnets/read")
         }
-        Subject::SecurityGroup => {
+        ProofResource::SecurityGroup => {
             let permission = "Microsoft.Network/networkSecurityGroups/read";
-            (of_id(&azure.security_group), NETWORK, permission)
+            (of_id(&azure.security_group), NETWORK_API_VERSION, permission)
         }
-        Subject::LoadBalancer => {
+        ProofResource::LoadBalancer => {
             let name = cluster.infra_id.as_str();
-            let id = managed.provider("Microsoft.Network/loadBalancers", name);
-            (of_id(&id), NETWORK, "Microsoft.Network/loadBalancers/read")
+            let id = managed.provider_resource("Microsoft.Network/loadBalancers", name);
+            (of_id(&id), NETWORK_API_VERSION, "Microsoft.Network/loadBalancers/read")
         }
-        Subject::NetworkInterfaces => {
+        ProofResource::NetworkInterfaces => {
             let permission = "Microsoft.Network/networkInterfaces/read";
-            (of_group("Microsoft.Network/networkInterfaces"), NETWORK, permission)
+            (of_group("Microsoft.Network/networkInterfaces"), NETWORK_API_VERSION, permission)
         }
-        Subject::VirtualMachines => {
+        ProofResource::VirtualMachines => {
             let permission = "Microsoft.Compute/virtualMachines/read";
-            (of_group("Microsoft.Compute/virtualMachines"), VIRTUAL_MACHINES, permission)
+            (of_group("Microsoft.Compute/virtualMachines"), VIRTUAL_MACHINES_API_VERSION, permission)
         }
-        Subject::Disks => {
-            (of_group("Microsoft.Compute/disks"), DISKS, "Microsoft.Compute/disks/read")
+        ProofResource::Disks => {
+            (of_group("Microsoft.Compute/disks"), DISKS_API_VERSION, "Microsoft.Compute/disks/read")
         }
-        Subject::StorageAccounts => {
+        ProofResource::StorageAccounts => {
             let permission = "Microsoft.Storage/storageAccounts/read";
-            (of_group("Microsoft.Storage/storageAccounts"), STORAGE, permission)
+            (of_group("Microsoft.Storage/storageAccounts"), STORAGE_API_VERSION, permission)
         }
-        Subject::PrivateRecord => {
+        ProofResource::PrivateRecord => {
             let zone = format!("{}.{}", cluster.name, cluster.base_domain.as_ref()?);
-            let zone = managed.provider("Microsoft.Network/privateDnsZones", &zone);
+            let zone = managed.provider_resource("Microsoft.Network/privateDnsZones", &zone);
             let permission = "Microsoft.Network/privateDnsZones/A/read";
-            (of_id(&zone.child("A", "api")), PRIVATE_DNS, permission)
+            (of_id(&zone.child("A", "api")), PRIVATE_DNS_API_VERSION, permission)
         }
-        Subject::EncryptionKey => {
+        ProofResource::EncryptionKey => {
             let key = &cluster.encryption.as_ref()?.active_key;
-            let object = VaultObject::Key(key.name.clone());
+            let object = ProofVaultObject::Key(key.name.clone());
             let target = ProofTarget::Vault { vault: key.vault.clone(), object };
-            (target, VAULT, "Microsoft.KeyVault/vaults/keys/read")
+            (target, VAULT_API_VERSION, "Microsoft.KeyVault/vaults/keys/read")
         }
-        Subject::EncryptionVaultSecret => {
+        ProofResource::EncryptionVaultSecret => {
             let key = &cluster.encryption.as_ref()?.active_key;
-            let object = VaultObject::Secret(key.name.clone());
+            let object = ProofVaultObject::Secret(key.name.clone());
             let target = ProofTarget::Vault { vault: key.vault.clone(), object };
-            (target, VAULT, READ_SECRET)
+            (target, VAULT_API_VERSION, READ_SECRET_PERMISSION)
         }
     };
     Some(ProofCall { target, api_version, permission, expected })

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Secret, Volume};
-use lanyard_api::{HostedControlPlane, in_key_order};
+use lanyard_api::{HostedControlPlane, sort_keys};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::hosted_cluster::desired::Desired;
-use crate::hosted_cluster::wiring::Wiring;
+use crate::hosted_cluster::desired_state::DesiredState;
+use crate::hosted_cluster::credential_injection::CredentialInjection;
 use crate::objects::{DesiredObject, OwnedKind};
 
 #[cfg(test)]
@@ -55,13 +55,13 @@ pub enum RenderErrorSource {
 ///
 /// # Errors
 /// When an object has no form in YAML; no object of [`crate::desired_objects`] is such.
-pub fn render(objects: &[DesiredObject]) -> Result<Vec<RenderedFile>, RenderError> {
+pub fn render_objects(objects: &[DesiredObject]) -> Result<Vec<RenderedFile>, RenderError> {
     let mut files = BTreeMap::new();
     for object in objects {
         let name = Some(object.key.name.as_str());
-        add(&mut files, object.key.kind.facts().kind, name, &readable(object)?)?;
+        add_file(&mut files, object.key.kind.info().kind, name, &reviewable_json(object)?)?;
     }
-    Ok(in_order(files))
+    Ok(into_sorted_files(files))
 }
 
 /// Writes for every deployment the patch with its volumes, mounts and variables, for those who make
@@ -69,19 +69,19 @@ pub fn render(objects: &[DesiredObject]) -> Result<Vec<RenderedFile>, RenderErro
 ///
 /// # Errors
 /// When a patch has no form in YAML; no patch is such.
-pub fn render_patches(desired: &Desired) -> Result<Vec<RenderedFile>, RenderError> {
+pub fn render_deployment_patches(desired: &DesiredState) -> Result<Vec<RenderedFile>, RenderError> {
     let mut files = BTreeMap::new();
-    for (deployment, patch) in patches(desired) {
-        add(&mut files, "Patch-Deployment", Some(deployment), &patch)?;
+    for (deployment, patch) in deployment_patches(desired) {
+        add_file(&mut files, "Patch-Deployment", Some(deployment), &patch)?;
     }
-    Ok(in_order(files))
+    Ok(into_sorted_files(files))
 }
 
-fn in_order(files: BTreeMap<String, String>) -> Vec<RenderedFile> {
+fn into_sorted_files(files: BTreeMap<String, String>) -> Vec<RenderedFile> {
     files.into_iter().map(|(name, text)| RenderedFile { name, text }).collect()
 }
 
-fn add(
+fn add_file(
     files: &mut BTreeMap<String, String>,
     kind: &str,
     name: Option<&str>,
@@ -98,12 +98,12 @@ fn add(
 }
 
 fn to_yaml(object: &impl Serialize) -> Result<String, RenderErrorSource> {
-    let value = in_key_order(serde_json::to_value(object)?);
+    let value = sort_keys(serde_json::to_value(object)?);
     Ok(serde_saphyr::to_string(&value)?)
 }
 
 /// The object as a person reads it.
-fn readable(object: &DesiredObject) -> Result<Value, RenderError> {
+fn reviewable_json(object: &DesiredObject) -> Result<Value, RenderError> {
     let mut value = object.value.clone();
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut);
@@ -129,10 +129,10 @@ fn readable(object: &DesiredObject) -> Result<Value, RenderError> {
 }
 
 /// Strategic merge patches by deployment.
-fn patches(desired: &Desired) -> BTreeMap<&'static str, Value> {
-    let mut deployments: BTreeMap<&'static str, Patch> = BTreeMap::new();
-    for wiring in &desired.wirings {
-        wire(&mut deployments, wiring);
+fn deployment_patches(desired: &DesiredState) -> BTreeMap<&'static str, Value> {
+    let mut deployments: BTreeMap<&'static str, DeploymentPatch> = BTreeMap::new();
+    for wiring in &desired.credential_injections {
+        add_injection(&mut deployments, wiring);
     }
     deployments
         .into_iter()
@@ -141,7 +141,7 @@ fn patches(desired: &Desired) -> BTreeMap<&'static str, Value> {
 }
 
 #[derive(Default)]
-struct Patch {
+struct DeploymentPatch {
     volumes: Vec<Volume>,
     containers: BTreeMap<String, ContainerPatch>,
 }
@@ -152,7 +152,7 @@ struct ContainerPatch {
     variables: Vec<Value>,
 }
 
-fn wire(deployments: &mut BTreeMap<&'static str, Patch>, wiring: &Wiring) {
+fn add_injection(deployments: &mut BTreeMap<&'static str, DeploymentPatch>, wiring: &CredentialInjection) {
     let patch = deployments.entry(wiring.consumer.deployment).or_default();
     patch.volumes.push(wiring.volume.clone());
     for container in &wiring.containers {
@@ -166,7 +166,7 @@ fn wire(deployments: &mut BTreeMap<&'static str, Patch>, wiring: &Wiring) {
     }
 }
 
-impl Patch {
+impl DeploymentPatch {
     fn to_value(&self, name: &str, namespace: &str) -> Value {
         let containers = self.containers.iter().map(|(name, patch)| patch.to_value(name));
         let mut pod = Map::new();

@@ -33,90 +33,90 @@
 //! pods counts is `Unknown`. The second consumer of KMS runs the canary of another identity; it
 //! vouches for its file only.
 
-mod account;
+mod pod_identity;
 mod conditions;
 mod credential;
 mod identity;
-mod observed;
+mod inputs;
 #[cfg(test)]
 mod tests;
 mod transitions;
 
 use jiff::Timestamp;
-use lanyard_api::hosted_cluster_identities::{DriftStatus, IdentitiesStatus};
+use lanyard_api::hosted_cluster_identities::{DriftStatus, HostedClusterIdentitiesStatus};
 use lanyard_vocabulary::Component;
 
 pub use conditions::{
-    ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_IDENTITIES,
+    ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_AZURE_IDENTITIES,
     VALID_KMS_CONFIG, VALID_NETWORK,
 };
-pub use observed::{Classes, ClusterState, Facts, Observed, ObservedPod, ObservedVolume};
-pub use transitions::{EventType, Transition, transitions};
+pub use inputs::{ObservedClasses, ClusterValidation, ReportAnnotation, IdentityStatusInputs, ObservedPod, ObservedVolume};
+pub use transitions::{EventType, StatusTransition, status_transitions};
 
-use crate::forecast::forecast_identity;
-use crate::told::one_line;
+use crate::forecast::forecast_identity_renewal;
+use crate::report_text::single_line;
 
 /// `status` of a condition, and `ready` of an identity.
-pub const TRUE: &str = "True";
+pub const CONDITION_TRUE: &str = "True";
 /// The same.
-pub const FALSE: &str = "False";
+pub const CONDITION_FALSE: &str = "False";
 /// The same: nobody reported.
-pub const UNKNOWN: &str = "Unknown";
+pub const CONDITION_UNKNOWN: &str = "Unknown";
 /// The reason where all is well.
-pub const AS_EXPECTED: &str = "AsExpected";
+pub const REASON_AS_EXPECTED: &str = "AsExpected";
 
 /// The status of a hosted cluster's identities.
-pub fn identities_status(observed: &Observed<'_>) -> IdentitiesStatus {
-    let identities: Vec<_> = components(observed)
+pub fn identities_status(observed: &IdentityStatusInputs<'_>) -> HostedClusterIdentitiesStatus {
+    let identities: Vec<_> = reported_components(observed)
         .into_iter()
         .map(|component| identity::identity_status(observed, component))
         .collect();
     let drift: Vec<_> = observed
-        .drift
+        .drift_findings
         .iter()
         .map(|finding| DriftStatus {
             kind: finding.drift.kind().to_owned(),
-            subject: one_line(&finding.drift.subject(), MOST_SUBJECT),
-            message: one_line(
+            subject: single_line(&finding.drift.subject(), MAX_SUBJECT_BYTES),
+            message: single_line(
                 &format!("{}; next: {}", finding.drift.message(), finding.drift.hint()),
-                MOST_TEXT,
+                MAX_MESSAGE_BYTES,
             ),
             since: finding.since,
         })
-        .take(MOST_DRIFT)
+        .take(MAX_DRIFT_ENTRIES)
         .collect();
     let conditions = conditions::conditions(observed, &identities, &drift);
-    IdentitiesStatus { observed_generation: observed.generation, identities, conditions, drift }
+    HostedClusterIdentitiesStatus { observed_generation: observed.generation, identities, conditions, drift }
 }
 
 /// When the status changes though nobody reports anything new: a pod has settled, or a credential
 /// has come to the next moment of its forecast. Nothing where it does not.
-pub fn next_look(observed: &Observed<'_>, status: &IdentitiesStatus) -> Option<Timestamp> {
-    let settled = observed.pods.iter().filter_map(|pod| identity::counts(observed, pod).err()?);
+pub fn next_status_change_at(observed: &IdentityStatusInputs<'_>, status: &HostedClusterIdentitiesStatus) -> Option<Timestamp> {
+    let settled = observed.pods.iter().filter_map(|pod| identity::check_pod_counts(observed, pod).err()?);
     let moments = status.identities.iter().filter_map(|identity| {
-        forecast_identity(identity, observed.policy, observed.now).next_change()
+        forecast_identity_renewal(identity, observed.renewal_policy, observed.now).next_change_at()
     });
     settled.chain(moments).filter(|moment| *moment > observed.now).min()
 }
 
 /// Whether a canary of the component says that its identity fails, whatever else is wrong with it.
-pub(crate) fn is_refused(observed: &Observed<'_>, component: Component) -> bool {
-    identity::is_refused(observed, component)
+pub(crate) fn canary_reports_failure(observed: &IdentityStatusInputs<'_>, component: Component) -> bool {
+    identity::canary_reports_failure(observed, component)
 }
 
 /// The components that have an identity. Of a cluster that cannot be used, those that were told of
 /// before or whose class is there.
-fn components(observed: &Observed<'_>) -> Vec<Component> {
+fn reported_components(observed: &IdentityStatusInputs<'_>) -> Vec<Component> {
     match observed.cluster {
-        ClusterState::Valid(cluster) => {
-            cluster.components().map(|(component, _)| component).collect()
+        ClusterValidation::Valid(cluster) => {
+            cluster.running_components().map(|(component, _)| component).collect()
         }
-        ClusterState::Invalid(_) => Component::ALL
+        ClusterValidation::Invalid(_) => Component::ALL
             .into_iter()
             .filter(|component| {
-                let class = component.facts().secret_provider_class;
-                let previous = observed.previous.map(|it| it.identities.as_slice());
-                observed.classes.has(class) == Some(true)
+                let class = component.definition().secret_provider_class;
+                let previous = observed.previous_status.map(|it| it.identities.as_slice());
+                observed.classes.contains(class) == Some(true)
                     || previous
                         .unwrap_or_default()
                         .iter()
@@ -127,6 +127,6 @@ fn components(observed: &Observed<'_>) -> Vec<Component> {
 }
 
 /// The longest text of an identity, and the longest of an event.
-const MOST_TEXT: usize = 1_000;
-const MOST_SUBJECT: usize = 253;
-const MOST_DRIFT: usize = 50;
+const MAX_MESSAGE_BYTES: usize = 1_000;
+const MAX_SUBJECT_BYTES: usize = 253;
+const MAX_DRIFT_ENTRIES: usize = 50;

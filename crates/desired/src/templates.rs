@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use lanyard_vocabulary::{ClientId, Component};
+use lanyard_vocabulary::{EntraClientId, Component};
 use serde_json::{Map, Value, json};
 
-use crate::problem::Problems;
+use crate::problem::ValidationProblems;
 use crate::workload::VAULT_READER;
 
-pub(crate) mod claims;
+pub(crate) mod reserved_names;
 mod deployment;
-mod read;
+mod parse;
 #[cfg(test)]
 mod tests;
 
@@ -37,7 +37,7 @@ pub struct WorkloadTemplates {
     /// Deployments of the components that are no canaries, by name, checked.
     deployments: BTreeMap<String, Value>,
     /// Deployments that somebody else makes.
-    without: BTreeSet<String>,
+    excluded_deployments: BTreeSet<String>,
     /// The pod security standard of the namespace, where it is not that of the canaries.
     pod_security: Option<String>,
 }
@@ -119,14 +119,14 @@ impl Default for CanaryTemplate {
 
 impl CanaryTemplate {
     /// The address of the pages, where it is a certain one. The kubelet has to ask there, too.
-    pub(crate) fn certain_address(&self) -> Option<IpAddr> {
+    pub(crate) fn specific_metrics_address(&self) -> Option<IpAddr> {
         Some(self.metrics_address).filter(|address| !address.is_unspecified())
     }
 
     /// A probe of a page.
-    pub(crate) fn probe(&self, path: &str, port: u16) -> Value {
+    pub(crate) fn http_probe(&self, path: &str, port: u16) -> Value {
         let mut get = json!({"path": path, "port": port});
-        if let Some(address) = self.certain_address() {
+        if let Some(address) = self.specific_metrics_address() {
             get["host"] = json!(address);
         }
         json!({"httpGet": get})
@@ -139,8 +139,8 @@ impl WorkloadTemplates {
     /// # Errors
     /// Every problem: fields that are not known or of another type, deployments that are not of a
     /// component, containers that are missing, and volumes, mounts and variables that are taken.
-    pub fn parse(text: &str) -> Result<Self, Problems> {
-        read::templates(text, Map::new())
+    pub fn parse(text: &str) -> Result<Self, ValidationProblems> {
+        parse::parse_templates(text, Map::new())
     }
 
     /// The same with these fields of `canary` in the place of those of the text, of its `calls` each
@@ -148,8 +148,8 @@ impl WorkloadTemplates {
     ///
     /// # Errors
     /// As [`WorkloadTemplates::parse`].
-    pub fn parse_over(text: &str, canary: Map<String, Value>) -> Result<Self, Problems> {
-        read::templates(text, canary)
+    pub fn parse_with_canary_overrides(text: &str, canary: Map<String, Value>) -> Result<Self, ValidationProblems> {
+        parse::parse_templates(text, canary)
     }
 
     /// The template of a deployment, if it is no canary.
@@ -160,11 +160,11 @@ impl WorkloadTemplates {
     /// What somebody should look at who gives no identity that reads the vault: the components that
     /// make classes or nodes themselves are not told one. The reference refuses to make
     /// `capi-provider` then.
-    pub fn lint_vault_reader(&self, reader: Option<ClientId>) -> Problems {
-        let mut problems = Problems::default();
+    pub fn lint_vault_reader(&self, reader: Option<EntraClientId>) -> ValidationProblems {
+        let mut problems = ValidationProblems::default();
         let deployments = self.deployments.keys().filter(|_| reader.is_none());
         for name in deployments {
-            let claims = claims::claims(name).unwrap_or_default();
+            let claims = reserved_names::reserved_names(name).unwrap_or_default();
             for (container, variables) in claims.variables {
                 if variables.contains(VAULT_READER) {
                     problems.lint(
@@ -179,8 +179,8 @@ impl WorkloadTemplates {
     }
 
     /// Whether somebody else makes the deployment.
-    pub fn is_left_out(&self, name: &str) -> bool {
-        self.without.contains(name)
+    pub fn is_excluded(&self, name: &str) -> bool {
+        self.excluded_deployments.contains(name)
     }
 
     /// The pod security standard that the workloads keep.

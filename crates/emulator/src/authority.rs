@@ -22,23 +22,23 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde::{Deserialize, Serialize};
 
-use crate::binding::is_server_name;
+use crate::identity_binding::is_proxy_server_name;
 use crate::certificates::{common_name, days_after, set_validity};
 use crate::hosts;
-use crate::keys::SecretText;
+use crate::keys::RedactedText;
 
 /// Apple's platforms refuse leaves that live longer than 398 days.
 const LEAF_DAYS: i64 = 396;
 /// How many leaves are kept: vault names are without number, and a leaf is made at once.
-const LEAF_LIMIT: usize = 1_000;
+const MAX_CACHED_LEAVES: usize = 1_000;
 const AUTHORITY_DAYS: i64 = 3_650;
-const NAME: &str = "lanyard local Azure, name-constrained";
+const AUTHORITY_COMMON_NAME: &str = "lanyard local Azure, name-constrained";
 
 /// The authority as the state file holds it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StoredAuthority {
     certificate_pem: String,
-    key_pem: SecretText,
+    key_pem: RedactedText,
 }
 
 /// The local authority could not be made or read.
@@ -56,24 +56,24 @@ pub enum AuthorityError {
     Parse(#[source] rcgen::Error),
     /// The certificate is not that of a certificate authority.
     #[error("the certificate is not that of a certificate authority")]
-    NoAuthority,
+    NotACertificateAuthority,
     /// The private key is not the one that the certificate names.
     #[error("the private key does not belong to the certificate of the local authority")]
-    OtherKey,
+    KeyMismatch,
     /// TLS does not take the key of a certificate.
     #[error("TLS does not take the key of a certificate of the local authority")]
-    Signer(#[source] rustls::Error),
+    UnsupportedKey(#[source] rustls::Error),
 }
 
 impl AuthorityError {
     /// What to do about it.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Pem(_) | Self::Parse(_) | Self::NoAuthority | Self::OtherKey => Some(
+            Self::Pem(_) | Self::Parse(_) | Self::NotACertificateAuthority | Self::KeyMismatch => Some(
                 "give the certificate of an authority (basic constraint CA) and its own private \
                  key, both in PEM; the key is PKCS#8, SEC1 or PKCS#1",
             ),
-            Self::Certificate(_) | Self::Signer(_) => None,
+            Self::Certificate(_) | Self::UnsupportedKey(_) => None,
         }
     }
 
@@ -95,7 +95,7 @@ pub(crate) struct LocalAuthority {
     certificate: CertificateDer<'static>,
     stored: StoredAuthority,
     clock: SystemClock,
-    leaves: Mutex<HashMap<String, Arc<CertifiedKey>>>,
+    cached_leaves: Mutex<HashMap<String, Arc<CertifiedKey>>>,
 }
 
 impl fmt::Debug for LocalAuthority {
@@ -109,24 +109,24 @@ impl LocalAuthority {
     pub(crate) fn generate() -> Result<Self, AuthorityError> {
         let clock = SystemClock::new();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let mut params = authority_params();
+        let mut params = constrained_authority_params();
         let now = clock.now();
         set_validity(&mut params, days_after(now, -1), days_after(now, AUTHORITY_DAYS));
         let certificate = params.self_signed(&key)?;
         let stored = StoredAuthority {
             certificate_pem: certificate.pem(),
-            key_pem: SecretText::new(key.serialize_pem()),
+            key_pem: RedactedText::new(key.serialize_pem()),
         };
         let certificate = certificate.der().clone();
         let issuer = Issuer::new(params, key);
-        Ok(Self { issuer, certificate, stored, clock, leaves: Mutex::default() })
+        Ok(Self { issuer, certificate, stored, clock, cached_leaves: Mutex::default() })
     }
 
     /// The authority of a certificate and its private key, both PEM. The certificate need not be
     /// constrained to the names of Azure; leaves are for these names alone all the same.
     pub(crate) fn from_pem(
         certificate_pem: String,
-        key_pem: SecretText,
+        key_pem: RedactedText,
     ) -> Result<Self, AuthorityError> {
         Self::from_stored(StoredAuthority { certificate_pem, key_pem })
     }
@@ -138,14 +138,14 @@ impl LocalAuthority {
         let key = PrivateKeyDer::from_pem_slice(stored.key_pem.expose().as_bytes())
             .map_err(AuthorityError::Pem)?;
         let key = KeyPair::try_from(&key).map_err(AuthorityError::Parse)?;
-        check_pair(&certificate, &key)?;
+        check_authority_key_pair(&certificate, &key)?;
         let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(AuthorityError::Parse)?;
         let clock = SystemClock::new();
-        Ok(Self { issuer, certificate, stored, clock, leaves: Mutex::default() })
+        Ok(Self { issuer, certificate, stored, clock, cached_leaves: Mutex::default() })
     }
 
     /// The authority for the state file.
-    pub(crate) fn stored(&self) -> &StoredAuthority {
+    pub(crate) fn stored_form(&self) -> &StoredAuthority {
         &self.stored
     }
 
@@ -154,8 +154,8 @@ impl LocalAuthority {
         &self.stored.certificate_pem
     }
 
-    fn leaf(&self, host: &str) -> Result<Arc<CertifiedKey>, AuthorityError> {
-        if let Some(leaf) = self.leaves.lock().get(host) {
+    fn leaf_for_host(&self, host: &str) -> Result<Arc<CertifiedKey>, AuthorityError> {
+        if let Some(leaf) = self.cached_leaves.lock().get(host) {
             return Ok(Arc::clone(leaf));
         }
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
@@ -169,10 +169,10 @@ impl LocalAuthority {
         set_validity(&mut params, days_after(now, -1), days_after(now, LEAF_DAYS));
         let certificate = params.signed_by(&key, &self.issuer)?.der().clone();
         let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let signer = any_ecdsa_type(&der).map_err(AuthorityError::Signer)?;
+        let signer = any_ecdsa_type(&der).map_err(AuthorityError::UnsupportedKey)?;
         let leaf = Arc::new(CertifiedKey::new(vec![certificate, self.certificate.clone()], signer));
-        let mut leaves = self.leaves.lock();
-        if leaves.len() >= LEAF_LIMIT {
+        let mut leaves = self.cached_leaves.lock();
+        if leaves.len() >= MAX_CACHED_LEAVES {
             leaves.clear();
         }
         leaves.insert(host.to_owned(), Arc::clone(&leaf));
@@ -186,32 +186,32 @@ impl ResolvesServerCert for LocalAuthority {
     /// proxy of a cluster.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let host = hello.server_name()?.to_ascii_lowercase();
-        let is_ours = hosts::site(&host).is_some() || is_server_name(&host);
-        if is_ours { self.leaf(&host).ok() } else { None }
+        let is_ours = hosts::endpoint_of_host(&host).is_some() || is_proxy_server_name(&host);
+        if is_ours { self.leaf_for_host(&host).ok() } else { None }
     }
 }
 
 /// Fails unless the certificate is that of an authority and names this key.
-fn check_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> Result<(), AuthorityError> {
+fn check_authority_key_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> Result<(), AuthorityError> {
     let Ok((_, parsed)) = x509_parser::parse_x509_certificate(certificate) else {
         return Err(AuthorityError::Parse(rcgen::Error::CouldNotParseCertificate));
     };
     if !parsed.is_ca() {
-        return Err(AuthorityError::NoAuthority);
+        return Err(AuthorityError::NotACertificateAuthority);
     }
     if parsed.public_key().raw != key.subject_public_key_info() {
-        return Err(AuthorityError::OtherKey);
+        return Err(AuthorityError::KeyMismatch);
     }
     Ok(())
 }
 
-fn authority_params() -> CertificateParams {
+fn constrained_authority_params() -> CertificateParams {
     let mut params = CertificateParams::default();
-    params.distinguished_name = common_name(NAME);
+    params.distinguished_name = common_name(AUTHORITY_COMMON_NAME);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.name_constraints = Some(NameConstraints {
-        permitted_subtrees: hosts::suffixes()
+        permitted_subtrees: hosts::signable_suffixes()
             .into_iter()
             .map(|suffix| GeneralSubtree::DnsName(suffix.to_owned()))
             .collect(),
@@ -234,13 +234,13 @@ mod tests {
 
     use super::*;
 
-    fn verify(authority: &LocalAuthority, host: &str) -> Result<(), rustls::Error> {
+    fn verify_leaf_of_host(authority: &LocalAuthority, host: &str) -> Result<(), rustls::Error> {
         let mut roots = RootCertStore::empty();
         roots.add(authority.certificate.clone()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
-        let leaf = authority.leaf(host).unwrap();
+        let leaf = authority.leaf_for_host(host).unwrap();
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let seconds = u64::try_from(SystemClock::new().now().as_second()).unwrap();
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_is_good_for_names_of_azure_and_for_no_other_name() {
+    fn leaf_verifies_for_azure_names_only() {
         let authority = LocalAuthority::generate().unwrap();
         for host in [
             "login.microsoftonline.com",
@@ -256,15 +256,15 @@ mod tests {
             "kv.vault.azure.net",
             "management.chinacloudapi.cn",
         ] {
-            assert_eq!(verify(&authority, host), Ok(()), "{host}");
+            assert_eq!(verify_leaf_of_host(&authority, host), Ok(()), "{host}");
         }
         for host in ["example.com", "azure.net", "evilvault.azure.net.example.com"] {
-            assert!(verify(&authority, host).is_err(), "{host}");
+            assert!(verify_leaf_of_host(&authority, host).is_err(), "{host}");
         }
     }
 
     /// As Helm's `genCA` makes one: without name constraints.
-    fn unconstrained() -> (String, SecretText) {
+    fn unconstrained_authority_pem() -> (String, RedactedText) {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         let mut params = CertificateParams::default();
         let name = DnValue::PrintableString("local Azure of a cluster".try_into().unwrap());
@@ -273,37 +273,37 @@ mod tests {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let certificate = params.self_signed(&key).unwrap();
-        (certificate.pem(), SecretText::new(key.serialize_pem()))
+        (certificate.pem(), RedactedText::new(key.serialize_pem()))
     }
 
     #[test]
-    fn a_given_authority_signs_leaves_that_name_it_as_it_names_itself() {
-        let (certificate, key) = unconstrained();
+    fn provided_authority_signs_leaves_with_its_own_issuer_name() {
+        let (certificate, key) = unconstrained_authority_pem();
         let authority = LocalAuthority::from_pem(certificate.clone(), key).unwrap();
         assert_eq!(authority.certificate_pem(), certificate);
-        assert_eq!(verify(&authority, "kv.vault.azure.net"), Ok(()));
+        assert_eq!(verify_leaf_of_host(&authority, "kv.vault.azure.net"), Ok(()));
     }
 
     #[test]
-    fn a_key_of_another_certificate_and_a_leaf_are_refused() {
+    fn mismatched_key_and_leaf_certificate_are_rejected() {
         let [one, other] = [(); 2].map(|()| LocalAuthority::generate().unwrap());
         let (certificate, key) = (one.stored.certificate_pem, other.stored.key_pem);
         let refused = LocalAuthority::from_pem(certificate, key).unwrap_err();
-        assert!(matches!(refused, AuthorityError::OtherKey), "{refused}");
+        assert!(matches!(refused, AuthorityError::KeyMismatch), "{refused}");
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         let leaf = CertificateParams::default().self_signed(&key).unwrap();
-        let key = SecretText::new(key.serialize_pem());
+        let key = RedactedText::new(key.serialize_pem());
         let refused = LocalAuthority::from_pem(leaf.pem(), key).unwrap_err();
-        assert!(matches!(refused, AuthorityError::NoAuthority), "{refused}");
+        assert!(matches!(refused, AuthorityError::NotACertificateAuthority), "{refused}");
         assert!(refused.is_invalid_input());
     }
 
     #[test]
-    fn a_stored_authority_signs_leaves_that_the_first_certificate_vouches_for() {
+    fn restored_authority_signs_leaves_trusted_by_the_original_certificate() {
         let first = LocalAuthority::generate().unwrap();
-        let text = serde_json::to_string(first.stored()).unwrap();
+        let text = serde_json::to_string(first.stored_form()).unwrap();
         let second = LocalAuthority::from_stored(serde_json::from_str(&text).unwrap()).unwrap();
         assert_eq!(first.certificate_pem(), second.certificate_pem());
-        assert_eq!(verify(&second, "kv.vault.azure.net"), Ok(()));
+        assert_eq!(verify_leaf_of_host(&second, "kv.vault.azure.net"), Ok(()));
     }
 }

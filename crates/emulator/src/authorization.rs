@@ -19,13 +19,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub(crate) use access_scope::{AccessScope, ParseAccessScopeError};
-pub(crate) use explain::{Explanation, NearestMiss};
+pub(crate) use explain::{AccessExplanation, NearestMiss};
 pub(crate) use roles::{RoleCatalog, RoleDefinition};
 
 /// Which of a role's two lists an action is looked up in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Plane {
+pub(crate) enum ActionPlane {
     /// Azure Resource Manager: `actions`.
     Control,
     /// The services themselves: `dataActions`.
@@ -55,7 +55,7 @@ pub(crate) struct RoleAssignment {
 impl RoleAssignment {
     /// The id of the assignment as a resource.
     pub(crate) fn id(&self) -> String {
-        self.scope.extension("Microsoft.Authorization/roleAssignments", self.name)
+        self.scope.extension_resource_id("Microsoft.Authorization/roleAssignments", self.name)
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct AccessRequest<'a> {
     /// The object id of the caller.
     pub(crate) principal_id: Uuid,
     /// The plane of the action.
-    pub(crate) plane: Plane,
+    pub(crate) plane: ActionPlane,
     /// The action, such as `Microsoft.Network/virtualNetworks/read`.
     pub(crate) action: &'a str,
     /// What the action is done to.
@@ -83,7 +83,7 @@ pub(crate) enum AssignError {
     },
     /// The principal already holds the role at the scope, under another name.
     #[error("the role is already assigned by `{existing}`")]
-    Exists {
+    AlreadyAssigned {
         /// The name of the assignment that says the same.
         existing: Uuid,
     },
@@ -97,7 +97,7 @@ pub(crate) enum AssignError {
 
 /// Whether an assignment was new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Assigned {
+pub(crate) enum AssignOutcome {
     /// It was made.
     Created,
     /// The same assignment existed under the same name.
@@ -109,30 +109,30 @@ pub(crate) enum Assigned {
 #[serde(from = "Vec<RoleAssignment>", into = "Vec<RoleAssignment>")]
 pub(crate) struct Authorization {
     assignments: Vec<RoleAssignment>,
-    by_principal: HashMap<Uuid, Held>,
+    by_principal: HashMap<Uuid, PrincipalAssignments>,
 }
 
 /// Where the assignments of one principal are.
 #[derive(Debug, Clone, Default)]
-struct Held {
+struct PrincipalAssignments {
     /// All of them, oldest first.
-    all: Vec<usize>,
+    indices: Vec<usize>,
     /// By scope in lower case: a decision looks up the scope of the request and those above it,
     /// so that its cost does not grow with the number of assignments.
-    at_scope: HashMap<String, Vec<usize>>,
+    indices_by_scope: HashMap<String, Vec<usize>>,
 }
 
-impl Held {
+impl PrincipalAssignments {
     fn add(&mut self, at: usize, assignment: &RoleAssignment) {
-        let scope = assignment.scope.upwards().next().unwrap_or_default();
-        self.all.push(at);
-        self.at_scope.entry(scope.to_owned()).or_default().push(at);
+        let scope = assignment.scope.self_and_ancestors().next().unwrap_or_default();
+        self.indices.push(at);
+        self.indices_by_scope.entry(scope.to_owned()).or_default().push(at);
     }
 }
 
 impl Authorization {
     /// Adds an assignment.
-    pub(crate) fn assign(&mut self, assignment: RoleAssignment) -> Result<Assigned, AssignError> {
+    pub(crate) fn assign(&mut self, assignment: RoleAssignment) -> Result<AssignOutcome, AssignError> {
         if RoleCatalog::built_in().role(assignment.role).is_none() {
             return Err(AssignError::RoleUnknown { role: assignment.role.0 });
         }
@@ -143,18 +143,18 @@ impl Authorization {
         };
         if let Some(named) = self.assignment(assignment.name) {
             return if same_grant(named) {
-                Ok(Assigned::Unchanged)
+                Ok(AssignOutcome::Unchanged)
             } else {
                 Err(AssignError::UpdateNotPermitted { name: assignment.name })
             };
         }
         if let Some(twin) = self.of_principal(assignment.principal_id).find(|a| same_grant(a)) {
-            return Err(AssignError::Exists { existing: twin.name });
+            return Err(AssignError::AlreadyAssigned { existing: twin.name });
         }
         let at = self.assignments.len();
         self.by_principal.entry(assignment.principal_id).or_default().add(at, &assignment);
         self.assignments.push(assignment);
-        Ok(Assigned::Created)
+        Ok(AssignOutcome::Created)
     }
 
     /// Removes the assignments that `condemned` picks and returns them.
@@ -163,7 +163,7 @@ impl Authorization {
         condemned: impl FnMut(&mut RoleAssignment) -> bool,
     ) -> Vec<RoleAssignment> {
         let removed = self.assignments.extract_if(.., condemned).collect();
-        self.by_principal = index(&self.assignments);
+        self.by_principal = index_by_principal(&self.assignments);
         removed
     }
 
@@ -179,49 +179,49 @@ impl Authorization {
 
     /// The assignments of a principal.
     pub(crate) fn of_principal(&self, principal_id: Uuid) -> impl Iterator<Item = &RoleAssignment> {
-        let places = self.by_principal.get(&principal_id).map_or(&[][..], |held| &held.all);
+        let places = self.by_principal.get(&principal_id).map_or(&[][..], |held| &held.indices);
         places.iter().filter_map(|at| self.assignments.get(*at))
     }
 
     /// The assignment that grants the request, or why none does.
-    pub(crate) fn decide(
+    pub(crate) fn decide_access(
         &self,
         request: AccessRequest<'_>,
     ) -> Result<&RoleAssignment, NearestMiss<'_>> {
         let action = request.action.to_ascii_lowercase();
         let catalog = RoleCatalog::built_in();
-        self.effective(request.principal_id, request.scope)
+        self.assignments_effective_at(request.principal_id, request.scope)
             .find(|assignment| {
                 catalog.role(assignment.role).is_some_and(|role| {
-                    role.verdict(request.plane, &action) == roles::Verdict::Permitted
+                    role.verdict_for_action(request.plane, &action) == roles::RoleVerdict::Permitted
                 })
             })
-            .ok_or_else(|| explain::nearest_miss(self, request, &action))
+            .ok_or_else(|| explain::find_nearest_miss(self, request, &action))
     }
 
     /// The assignments of a principal that hold at a scope.
-    fn effective(
+    fn assignments_effective_at(
         &self,
         principal_id: Uuid,
         scope: &AccessScope,
     ) -> impl Iterator<Item = &RoleAssignment> {
         let held = self.by_principal.get(&principal_id);
         scope
-            .upwards()
-            .filter_map(move |scope| held?.at_scope.get(scope))
+            .self_and_ancestors()
+            .filter_map(move |scope| held?.indices_by_scope.get(scope))
             .flatten()
             .filter_map(|at| self.assignments.get(*at))
     }
 
     /// The decision on a request in words, with the assignment or the miss behind it.
-    pub(crate) fn explain(&self, request: AccessRequest<'_>) -> Explanation {
-        Explanation::of(request, &self.decide(request))
+    pub(crate) fn explain_decision(&self, request: AccessRequest<'_>) -> AccessExplanation {
+        AccessExplanation::of(request, &self.decide_access(request))
     }
 }
 
 impl From<Vec<RoleAssignment>> for Authorization {
     fn from(assignments: Vec<RoleAssignment>) -> Self {
-        Self { by_principal: index(&assignments), assignments }
+        Self { by_principal: index_by_principal(&assignments), assignments }
     }
 }
 
@@ -231,8 +231,8 @@ impl From<Authorization> for Vec<RoleAssignment> {
     }
 }
 
-fn index(assignments: &[RoleAssignment]) -> HashMap<Uuid, Held> {
-    let mut places: HashMap<Uuid, Held> = HashMap::new();
+fn index_by_principal(assignments: &[RoleAssignment]) -> HashMap<Uuid, PrincipalAssignments> {
+    let mut places: HashMap<Uuid, PrincipalAssignments> = HashMap::new();
     for (at, assignment) in assignments.iter().enumerate() {
         places.entry(assignment.principal_id).or_default().add(at, assignment);
     }

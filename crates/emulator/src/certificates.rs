@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{Span, Timestamp};
-use lanyard_vocabulary::TenantId;
+use lanyard_vocabulary::EntraTenantId;
 use rcgen::{CertificateParams, DistinguishedName, DnType, PKCS_RSA_SHA256, date_time_ymd};
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::keys::RsaKey;
 /// A certificate could not be made.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate of `{name}` could not be made")]
-pub(crate) struct CertificateError {
+pub(crate) struct TenantCertificateError {
     /// The common name that it was for.
     pub(crate) name: String,
     /// What went wrong.
@@ -46,7 +46,7 @@ pub(crate) fn common_name(name: &str) -> DistinguishedName {
 }
 
 /// The key pair that rcgen signs with.
-pub(crate) fn signing_pair(key: &RsaKey) -> Result<rcgen::KeyPair, rcgen::Error> {
+pub(crate) fn rcgen_key_pair(key: &RsaKey) -> Result<rcgen::KeyPair, rcgen::Error> {
     let der = PrivatePkcs8KeyDer::from(key.pkcs8());
     rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_RSA_SHA256)
 }
@@ -64,18 +64,18 @@ pub(crate) fn sha256_thumbprint(certificate: &[u8]) -> Vec<u8> {
 impl Tenant {
     /// A tenant whose tokens `key` signs, with the self-signed certificate that its JWKS shows.
     pub(crate) fn new(
-        id: TenantId,
+        id: EntraTenantId,
         domains: Vec<String>,
         key: RsaKey,
         now: Timestamp,
-    ) -> Result<Self, CertificateError> {
+    ) -> Result<Self, TenantCertificateError> {
         // As Entra names the certificates of its own keys.
         const NAME: &str = "accounts.accesscontrol.windows.net";
-        let failed = |source| CertificateError { name: NAME.to_owned(), source };
+        let failed = |source| TenantCertificateError { name: NAME.to_owned(), source };
         let mut params = CertificateParams::default();
         params.distinguished_name = common_name(NAME);
         set_validity(&mut params, days_after(now, -1), days_after(now, 5 * 365));
-        let pair = signing_pair(&key).map_err(failed)?;
+        let pair = rcgen_key_pair(&key).map_err(failed)?;
         let certificate = params.self_signed(&pair).map_err(failed)?.der().to_vec();
         let key_id = URL_SAFE_NO_PAD.encode(sha1_thumbprint(&certificate));
         Ok(Self { id, domains, key_id, key, certificate })

@@ -7,17 +7,17 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use lanyard_vocabulary::{ArmResourceId, ClientId, TenantId};
+use lanyard_vocabulary::{ArmResourceId, EntraClientId, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::keys::{RsaKey, SecretText};
-use crate::published_key::PublishedKey;
+use crate::keys::{RsaKey, RedactedText};
+use crate::published_key::RsaPublicJwk;
 
 /// Everything that Entra knows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Directory {
+pub(crate) struct EntraDirectory {
     /// The tenants, with the keys that sign their tokens.
     pub(crate) tenants: Vec<Tenant>,
     /// The principals.
@@ -32,7 +32,7 @@ pub(crate) struct Directory {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Tenant {
     /// The directory id.
-    pub(crate) id: TenantId,
+    pub(crate) id: EntraTenantId,
     /// Domain names that stand for it.
     #[serde(default)]
     pub(crate) domains: Vec<String>,
@@ -66,9 +66,9 @@ pub(crate) struct Principal {
     /// The object id of the service principal: `oid` of its tokens, and what roles are assigned to.
     pub(crate) object_id: Uuid,
     /// The application id.
-    pub(crate) client_id: ClientId,
+    pub(crate) client_id: EntraClientId,
     /// The home tenant.
-    pub(crate) tenant: TenantId,
+    pub(crate) tenant: EntraTenantId,
     /// The display name.
     pub(crate) display_name: String,
     /// Whether it may obtain tokens.
@@ -93,7 +93,7 @@ pub(crate) struct Principal {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ClientSecret {
     /// The secret.
-    pub(crate) text: SecretText,
+    pub(crate) text: RedactedText,
     /// When it ends.
     pub(crate) expires: Timestamp,
 }
@@ -145,7 +145,7 @@ pub(crate) struct TrustedIssuer {
     pub(crate) keys: BTreeMap<String, RsaKey>,
     /// The keys of an issuer outside this world, by `kid`.
     #[serde(default)]
-    pub(crate) published: BTreeMap<String, PublishedKey>,
+    pub(crate) published: BTreeMap<String, RsaPublicJwk>,
 }
 
 impl TrustedIssuer {
@@ -163,7 +163,7 @@ impl TrustedIssuer {
     }
 }
 
-impl Directory {
+impl EntraDirectory {
     /// The tenant with this id or domain name, in any case.
     pub(crate) fn tenant(&self, name: &str) -> Option<&Tenant> {
         self.tenants.iter().find(|tenant| {
@@ -173,27 +173,27 @@ impl Directory {
     }
 
     /// The principal with this client id.
-    pub(crate) fn by_client(&self, client: ClientId) -> Option<&Principal> {
+    pub(crate) fn by_client_id(&self, client: EntraClientId) -> Option<&Principal> {
         self.principals.iter().find(|principal| principal.client_id == client)
     }
 
     /// The principal with this client id, to change.
-    pub(crate) fn by_client_mut(&mut self, client: ClientId) -> Option<&mut Principal> {
+    pub(crate) fn by_client_id_mut(&mut self, client: EntraClientId) -> Option<&mut Principal> {
         self.principals.iter_mut().find(|principal| principal.client_id == client)
     }
 
     /// The principal with this object id.
-    pub(crate) fn by_object(&self, object: Uuid) -> Option<&Principal> {
+    pub(crate) fn by_object_id(&self, object: Uuid) -> Option<&Principal> {
         self.principals.iter().find(|principal| principal.object_id == object)
     }
 
     /// The managed identity of an Azure resource.
-    pub(crate) fn by_resource(&self, resource: &ArmResourceId) -> Option<&Principal> {
+    pub(crate) fn by_resource_id(&self, resource: &ArmResourceId) -> Option<&Principal> {
         self.principals.iter().find(|principal| principal.resource_id() == Some(resource))
     }
 
     /// The managed identity of an Azure resource, to change.
-    pub(crate) fn by_resource_mut(&mut self, resource: &ArmResourceId) -> Option<&mut Principal> {
+    pub(crate) fn by_resource_id_mut(&mut self, resource: &ArmResourceId) -> Option<&mut Principal> {
         self.principals.iter_mut().find(|principal| principal.resource_id() == Some(resource))
     }
 }

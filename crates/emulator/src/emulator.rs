@@ -13,51 +13,51 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::authority::{AuthorityError, LocalAuthority};
-use crate::call::Ids;
-use crate::drill::{Drill, apply_drill};
-use crate::engine::Engine;
-use crate::keys::SecretText;
-use crate::ledger::LedgerEntry;
-use crate::seed::{self, Issued as IssuedCredential, SeedError, WorldPlan};
-use crate::server::{CONNECTIONS, Gate, serve};
-use crate::services::imds::Machine;
-use crate::store::{Store, StoreError};
+use crate::operation_context::IdGenerator;
+use crate::fault_plan::{FaultPlan, apply_fault_plan};
+use crate::engine::EmulatorEngine;
+use crate::keys::RedactedText;
+use crate::request_log::RequestLogEntry;
+use crate::seed::{self, IssuedCredential as IssuedCredential, SeedError, SeedPlan};
+use crate::server::{MAX_CONNECTIONS, ConnectionContext, serve};
+use crate::services::imds::ImdsMachine;
+use crate::state_store::{StateStore, StateStoreError};
 use crate::token::TokenPolicy;
-use crate::world::World;
+use crate::azure_state::AzureState;
 
 /// How an emulator shall start. Nothing happens before [`Builder::start`].
 #[derive(Debug)]
-pub struct Builder {
+pub struct EmulatorBuilder {
     clock: SharedClock,
     listen: SocketAddr,
     allow_remote: bool,
     state_dir: Option<PathBuf>,
-    plan: Option<Seeding>,
-    tokens: TokenPolicy,
-    ids: Ids,
-    authority: Option<GivenAuthority>,
+    plan: Option<SeedMode>,
+    token_policy: TokenPolicy,
+    id_generator: IdGenerator,
+    authority: Option<ProvidedAuthority>,
 }
 
 /// A certificate authority that the caller provides, both PEM.
 #[derive(Debug)]
-struct GivenAuthority {
+struct ProvidedAuthority {
     certificate: String,
-    key: SecretText,
+    key: RedactedText,
 }
 
 /// A plan, and what it means to a world that is there.
 #[derive(Debug)]
-enum Seeding {
+enum SeedMode {
     /// The world has to come from this very plan.
-    Exactly(WorldPlan),
+    RequireSamePlan(SeedPlan),
     /// The plan is for a new world; another one is kept.
-    IfNew(WorldPlan),
+    SeedOnlyIfNew(SeedPlan),
 }
 
-impl Seeding {
-    const fn plan(&self) -> &WorldPlan {
+impl SeedMode {
+    const fn plan(&self) -> &SeedPlan {
         match self {
-            Self::Exactly(plan) | Self::IfNew(plan) => plan,
+            Self::RequireSamePlan(plan) | Self::SeedOnlyIfNew(plan) => plan,
         }
     }
 }
@@ -68,7 +68,7 @@ impl Seeding {
 pub enum StartError {
     /// The address can be reached from other machines.
     #[error("`{address}` can be reached from other machines")]
-    Remote {
+    AddressReachableRemotely {
         /// The address that was asked for.
         address: SocketAddr,
     },
@@ -89,10 +89,10 @@ pub enum StartError {
     Tls(#[from] rustls::Error),
     /// The state directory is not usable.
     #[error("the state directory is not usable")]
-    Store(#[from] StoreError),
+    Store(#[from] StateStoreError),
     /// The state directory holds a world that another plan made.
     #[error("the state directory `{directory}` holds a world that was made from another plan")]
-    OtherWorld {
+    SeedPlanMismatch {
         /// The directory.
         directory: PathBuf,
     },
@@ -108,13 +108,13 @@ impl StartError {
     /// What to do about it.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Remote { .. } => Some(
+            Self::AddressReachableRemotely { .. } => Some(
                 "listen on a loopback address, or allow other machines explicitly: whoever \
                  reaches the port can obtain tokens of this world",
             ),
             Self::Listen { .. } => Some("choose another port, or port 0 for a free one"),
             Self::Store(error) => Some(error.hint()),
-            Self::OtherWorld { .. } => Some(
+            Self::SeedPlanMismatch { .. } => Some(
                 "use another directory, or give no plan (leave out -f) to continue with the \
                  world that is there",
             ),
@@ -127,7 +127,7 @@ impl StartError {
     /// Whether the input is at fault and not the machine: the plan contradicts itself, or is not
     /// that of the saved world.
     pub const fn is_invalid_plan(&self) -> bool {
-        matches!(self, Self::OtherWorld { .. } | Self::Seed(SeedError::Plan { .. }))
+        matches!(self, Self::SeedPlanMismatch { .. } | Self::Seed(SeedError::Plan { .. }))
     }
 
     /// Whether the certificate authority that was given is at fault.
@@ -139,7 +139,7 @@ impl StartError {
     }
 }
 
-impl Builder {
+impl EmulatorBuilder {
     /// The clock of the world; without it, the system's.
     #[must_use]
     pub fn clock(mut self, clock: SharedClock) -> Self {
@@ -172,30 +172,30 @@ impl Builder {
     /// What the world contains at first. A world that the state directory holds is kept as it is
     /// if it was made from the same plan, and is refused otherwise.
     #[must_use]
-    pub fn seed(mut self, plan: WorldPlan) -> Self {
-        self.plan = Some(Seeding::Exactly(plan));
+    pub fn seed(mut self, plan: SeedPlan) -> Self {
+        self.plan = Some(SeedMode::RequireSamePlan(plan));
         self
     }
 
     /// As [`Builder::seed`], but a world that the state directory holds is kept whatever made it.
     #[must_use]
-    pub fn seed_if_new(mut self, plan: WorldPlan) -> Self {
-        self.plan = Some(Seeding::IfNew(plan));
+    pub fn seed_if_new(mut self, plan: SeedPlan) -> Self {
+        self.plan = Some(SeedMode::SeedOnlyIfNew(plan));
         self
     }
 
     /// How long the tokens of a new world live.
     #[must_use]
-    pub const fn tokens(mut self, policy: TokenPolicy) -> Self {
-        self.tokens = policy;
+    pub const fn token_policy(mut self, policy: TokenPolicy) -> Self {
+        self.token_policy = policy;
         self
     }
 
     /// Makes ids repeatable: two worlds of one namespace that do the same have the same ids. Keys
     /// are random all the same.
     #[must_use]
-    pub const fn ids(mut self, namespace: Uuid) -> Self {
-        self.ids = Ids::Seeded { namespace, count: 0 };
+    pub const fn id_namespace(mut self, namespace: Uuid) -> Self {
+        self.id_generator = IdGenerator::Seeded { namespace, count: 0 };
         self
     }
 
@@ -206,7 +206,7 @@ impl Builder {
     /// made it.
     #[must_use]
     pub fn certificate_authority(mut self, certificate: String, key: String) -> Self {
-        self.authority = Some(GivenAuthority { certificate, key: SecretText::new(key) });
+        self.authority = Some(ProvidedAuthority { certificate, key: RedactedText::new(key) });
         self
     }
 
@@ -217,7 +217,7 @@ impl Builder {
     pub async fn start(self) -> Result<Emulator, StartError> {
         let address = self.listen;
         if !self.allow_remote && !address.ip().is_loopback() {
-            return Err(StartError::Remote { address });
+            return Err(StartError::AddressReachableRemotely { address });
         }
         let listener = TcpListener::bind(address)
             .await
@@ -225,27 +225,27 @@ impl Builder {
         let address =
             listener.local_addr().map_err(|source| StartError::Listen { address, source })?;
         let remote = self.allow_remote;
-        let engine = tokio::task::spawn_blocking(move || self.build())
+        let engine = tokio::task::spawn_blocking(move || self.build_engine())
             .await
             .map_err(StartError::Interrupted)??;
-        Emulator::over(engine, listener, address, remote)
+        Emulator::serve_on_listener(engine, listener, address, remote)
     }
 
     /// The slow part of a start: keys and files.
-    fn build(self) -> Result<Engine, StartError> {
-        let store = self.state_dir.as_deref().map(Store::open).transpose()?;
-        let saved = store.as_ref().map(Store::load).transpose()?.flatten();
+    fn build_engine(self) -> Result<EmulatorEngine, StartError> {
+        let store = self.state_dir.as_deref().map(StateStore::open).transpose()?;
+        let saved = store.as_ref().map(StateStore::load).transpose()?.flatten();
         let is_changed = saved.is_none() || self.authority.is_some();
         let given = self
             .authority
             .map(|given| LocalAuthority::from_pem(given.certificate, given.key))
             .transpose()?;
         let (authority, world, ids) = if let Some(saved) = saved {
-            if let Some(Seeding::Exactly(plan)) = &self.plan
+            if let Some(SeedMode::RequireSamePlan(plan)) = &self.plan
                 && saved.world.plan.as_ref() != Some(&plan.fingerprint()?)
             {
                 let directory = self.state_dir.unwrap_or_default();
-                return Err(StartError::OtherWorld { directory });
+                return Err(StartError::SeedPlanMismatch { directory });
             }
             let authority = match given {
                 Some(given) => given,
@@ -253,17 +253,17 @@ impl Builder {
             };
             (authority, saved.world, saved.ids)
         } else {
-            let mut ids = self.ids;
-            let mut world = World { tokens: self.tokens, ..World::default() };
-            if let Some(plan) = self.plan.as_ref().map(Seeding::plan) {
+            let mut ids = self.id_generator;
+            let mut world = AzureState { tokens: self.token_policy, ..AzureState::default() };
+            if let Some(plan) = self.plan.as_ref().map(SeedMode::plan) {
                 world.plan = Some(plan.fingerprint()?);
                 seed::apply_plan(plan, &mut world, &mut ids, self.clock.now())?;
-                world.imds.machine = Machine::of(plan, &mut ids);
+                world.imds.machine = ImdsMachine::from_seed_plan(plan, &mut ids);
             }
-            world.imds.identity_header = Some(SecretText::new(ids.hex32()));
+            world.imds.identity_header = Some(RedactedText::new(ids.next_hex32()));
             (given.map_or_else(LocalAuthority::generate, Ok)?, world, ids)
         };
-        let engine = Engine::new(self.clock, Arc::new(authority), world, ids, store);
+        let engine = EmulatorEngine::new(self.clock, Arc::new(authority), world, ids, store);
         if is_changed {
             engine.save()?;
         }
@@ -274,23 +274,23 @@ impl Builder {
 /// The world was not changed, or the change was not written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ChangeError {
+pub enum StateChangeError {
     /// The world refuses the change.
     #[error("the world refuses the change")]
-    Refused(#[from] SeedError),
+    Seed(#[from] SeedError),
     /// The change is in memory and could not be written.
     #[error("the changed world could not be written")]
-    Store(#[from] StoreError),
+    Store(#[from] StateStoreError),
     /// The runtime ended while the world was changed.
     #[error("the runtime ended while the world was changed")]
     Interrupted(#[source] tokio::task::JoinError),
 }
 
-impl ChangeError {
+impl StateChangeError {
     /// What to do about it.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Refused(error) => error.hint(),
+            Self::Seed(error) => error.hint(),
             Self::Store(error) => Some(error.hint()),
             Self::Interrupted(_) => None,
         }
@@ -301,7 +301,7 @@ impl ChangeError {
 /// flight finish first.
 #[derive(Debug)]
 pub struct Emulator {
-    engine: Arc<Engine>,
+    engine: Arc<EmulatorEngine>,
     address: SocketAddr,
     stop: watch::Sender<bool>,
     task: Option<JoinHandle<()>>,
@@ -309,30 +309,30 @@ pub struct Emulator {
 
 impl Emulator {
     /// An emulator with a free port of 127.0.0.1, an empty world in memory and the system clock.
-    pub fn builder() -> Builder {
-        Builder {
+    pub fn builder() -> EmulatorBuilder {
+        EmulatorBuilder {
             clock: SystemClock::shared(),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             allow_remote: false,
             state_dir: None,
             plan: None,
-            tokens: TokenPolicy::default(),
-            ids: Ids::Random,
+            token_policy: TokenPolicy::default(),
+            id_generator: IdGenerator::Random,
             authority: None,
         }
     }
 
-    fn over(
-        engine: Engine,
+    fn serve_on_listener(
+        engine: EmulatorEngine,
         listener: TcpListener,
         address: SocketAddr,
         remote: bool,
     ) -> Result<Self, StartError> {
         let engine = Arc::new(engine);
-        let gate = Gate::new(Arc::clone(&engine), remote)?;
+        let gate = ConnectionContext::new(Arc::clone(&engine), remote)?;
         let (stop, stopped) = watch::channel(false);
         let clock = SystemClock::shared();
-        let task = tokio::spawn(serve(listener, gate, clock, CONNECTIONS, stopped));
+        let task = tokio::spawn(serve(listener, gate, clock, MAX_CONNECTIONS, stopped));
         Ok(Self { engine, address, stop, task: Some(task) })
     }
 
@@ -359,8 +359,8 @@ impl Emulator {
     }
 
     /// The requests so far, oldest first.
-    pub fn ledger(&self) -> Vec<LedgerEntry> {
-        self.engine.state().ledger.since(0).cloned().collect()
+    pub fn request_log(&self) -> Vec<RequestLogEntry> {
+        self.engine.state().request_log.entries_after(0).cloned().collect()
     }
 
     /// Rotates the credential of a component: a new key and certificate, as a new version of its
@@ -368,13 +368,13 @@ impl Emulator {
     ///
     /// # Errors
     /// If the component has no identity, or the document would outgrow a vault secret (25 KB).
-    pub async fn rotate(
+    pub async fn rotate_credential(
         &self,
         component: Component,
         padding: usize,
-    ) -> Result<IssuedCredential, ChangeError> {
-        self.change(move |world, ids, now| {
-            seed::issue_certificate(world, component, ids, now, padding)
+    ) -> Result<IssuedCredential, StateChangeError> {
+        self.update_azure_state(move |world, ids, now| {
+            seed::rotate_credential(world, component, ids, now, padding)
         })
         .await
     }
@@ -383,19 +383,19 @@ impl Emulator {
     ///
     /// # Errors
     /// If the component has no identity.
-    pub async fn drill(&self, drill: Drill) -> Result<(), ChangeError> {
-        self.change(move |world, ids, now| apply_drill(world, drill, ids, now)).await
+    pub async fn apply_fault_plan(&self, drill: FaultPlan) -> Result<(), StateChangeError> {
+        self.update_azure_state(move |world, ids, now| apply_fault_plan(world, drill, ids, now)).await
     }
 
     /// Changes make keys and write files: they have a thread of their own.
-    async fn change<T: Send + 'static>(
+    async fn update_azure_state<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&mut World, &mut Ids, Timestamp) -> Result<T, SeedError> + Send + 'static,
-    ) -> Result<T, ChangeError> {
+        change: impl FnOnce(&mut AzureState, &mut IdGenerator, Timestamp) -> Result<T, SeedError> + Send + 'static,
+    ) -> Result<T, StateChangeError> {
         let engine = Arc::clone(&self.engine);
-        tokio::task::spawn_blocking(move || engine.change(change))
+        tokio::task::spawn_blocking(move || engine.update_azure_state(change))
             .await
-            .map_err(ChangeError::Interrupted)?
+            .map_err(StateChangeError::Interrupted)?
     }
 
     /// Stops: no new connections, requests in flight finish (for at most five seconds).

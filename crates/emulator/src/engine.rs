@@ -5,78 +5,78 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
-use lanyard_vocabulary::ClientId;
+use lanyard_vocabulary::EntraClientId;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use crate::authority::LocalAuthority;
-use crate::call::{Call, Ids};
-pub(crate) use crate::doors::Door;
-use crate::doors::{site, tunnel_refusal};
-use crate::emulator::ChangeError;
-use crate::faults::{Effect, Hit};
-use crate::hosts::Site;
-use crate::ledger::{Ledger, LedgerEntry};
-use crate::operations::{Lookup, Operation, Service, lookup};
-use crate::request::{Reply, Request, Scheme};
+use crate::operation_context::{OperationContext, IdGenerator};
+pub(crate) use crate::ingress::Ingress;
+use crate::ingress::{resolve_endpoint, tunnel_rejection};
+use crate::emulator::StateChangeError;
+use crate::fault_rules::{FaultEffect, FaultHit};
+use crate::hosts::ServiceEndpoint;
+use crate::request_log::{RequestLog, RequestLogEntry};
+use crate::operations::{OperationLookup, ServiceOperation, AzureService, find_operation};
+use crate::request::{ServiceReply, ServiceRequest, RequestScheme};
 use crate::seed::SeedError;
 use crate::services;
-use crate::store::{Store, StoreError};
-use crate::world::World;
+use crate::state_store::{StateStore, StateStoreError};
+use crate::azure_state::AzureState;
 
 /// What goes back to the client.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct EngineReply {
     /// The reply.
-    pub(crate) reply: Reply,
+    pub(crate) reply: ServiceReply,
     /// How long to hold it back.
     pub(crate) delay: Duration,
     /// Whether to end the connection instead.
-    pub(crate) reset: bool,
+    pub(crate) reset_connection: bool,
 }
 
 /// What changes while the emulator runs.
 #[derive(Debug)]
 pub(crate) struct State {
     /// The world.
-    pub(crate) world: World,
+    pub(crate) azure: AzureState,
     /// The source of new ids.
-    pub(crate) ids: Ids,
+    pub(crate) ids: IdGenerator,
     /// The ledger.
-    pub(crate) ledger: Ledger,
+    pub(crate) request_log: RequestLog,
 }
 
 /// The emulator without its sockets.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct EmulatorEngine {
     /// The clock of the world.
     pub(crate) clock: SharedClock,
     /// The local certificate authority.
     pub(crate) authority: std::sync::Arc<LocalAuthority>,
     state: Mutex<State>,
-    store: Option<Store>,
+    store: Option<StateStore>,
 }
 
 /// What the ledger learns while a request is handled.
 #[derive(Debug, Default)]
-struct Trace {
-    service: Option<Service>,
+struct RequestTrace {
+    service: Option<AzureService>,
     operation: Option<&'static str>,
-    caller: Option<ClientId>,
-    missing: bool,
+    caller: Option<EntraClientId>,
+    unimplemented: bool,
     fault: Option<String>,
 }
 
-impl Engine {
+impl EmulatorEngine {
     /// An engine over a world.
     pub(crate) fn new(
         clock: SharedClock,
         authority: std::sync::Arc<LocalAuthority>,
-        world: World,
-        ids: Ids,
-        store: Option<Store>,
+        world: AzureState,
+        ids: IdGenerator,
+        store: Option<StateStore>,
     ) -> Self {
-        let state = State { world, ids, ledger: Ledger::default() };
+        let state = State { azure: world, ids, request_log: RequestLog::default() };
         Self { clock, authority, state: Mutex::new(state), store }
     }
 
@@ -86,170 +86,170 @@ impl Engine {
     }
 
     /// Whether a mutation waits for a disk.
-    pub(crate) const fn is_stored(&self) -> bool {
+    pub(crate) const fn writes_state_file(&self) -> bool {
         self.store.is_some()
     }
 
     /// Writes the state file, if there is a state directory.
-    pub(crate) fn save(&self) -> Result<(), StoreError> {
+    pub(crate) fn save(&self) -> Result<(), StateStoreError> {
         let state = self.state.lock();
-        self.write(&state.world, &state.ids)
+        self.write_state_file(&state.azure, &state.ids)
     }
 
     /// Changes the world from inside the process, and writes it.
-    pub(crate) fn change<T>(
+    pub(crate) fn update_azure_state<T>(
         &self,
-        change: impl FnOnce(&mut World, &mut Ids, Timestamp) -> Result<T, SeedError>,
-    ) -> Result<T, ChangeError> {
+        change: impl FnOnce(&mut AzureState, &mut IdGenerator, Timestamp) -> Result<T, SeedError>,
+    ) -> Result<T, StateChangeError> {
         let mut state = self.state.lock();
-        let State { world, ids, .. } = &mut *state;
-        let now = world.clock.at(self.clock.now());
+        let State { azure: world, ids, .. } = &mut *state;
+        let now = world.clock.emulated_time(self.clock.now());
         let changed = change(world, ids, now)?;
-        self.write(world, ids)?;
+        self.write_state_file(world, ids)?;
         Ok(changed)
     }
 
-    fn write(&self, world: &World, ids: &Ids) -> Result<(), StoreError> {
+    fn write_state_file(&self, world: &AzureState, ids: &IdGenerator) -> Result<(), StateStoreError> {
         let Some(store) = &self.store else { return Ok(()) };
-        store.save(self.authority.stored(), ids, world)
+        store.save(self.authority.stored_form(), ids, world)
     }
 
     /// Answers a request.
-    pub(crate) fn answer(&self, request: &Request, door: Door) -> Answer {
+    pub(crate) fn handle_request(&self, request: &ServiceRequest, door: Ingress) -> EngineReply {
         let began = self.clock.monotonic();
         let mut state = self.state.lock();
-        let now = state.world.clock.at(self.clock.now());
-        let mut trace = Trace::default();
-        let (reply, delay, reset) = match site(request, door) {
-            Ok(site) => self.at_site(&mut state, request, site, now, &mut trace),
+        let now = state.azure.clock.emulated_time(self.clock.now());
+        let mut trace = RequestTrace::default();
+        let (reply, delay, reset) = match resolve_endpoint(request, door) {
+            Ok(site) => self.apply_faults_and_run(&mut state, request, site, now, &mut trace),
             Err(refusal) => (refusal, Duration::ZERO, false),
         };
-        let reply = finish(&mut state, request, &trace, reply, now);
+        let reply = add_service_headers(&mut state, request, &trace, reply, now);
         let elapsed = self.clock.monotonic().saturating_sub(began);
-        state.ledger.write(entry(request, &trace, &reply, now, elapsed));
-        Answer { reply, delay, reset }
+        state.request_log.append(request_log_entry(request, &trace, &reply, now, elapsed));
+        EngineReply { reply, delay, reset_connection: reset }
     }
 
     /// Refuses a tunnel to a host that is not Azure's, or opens it (`None`).
-    pub(crate) fn refuse_tunnel(&self, host: &str, port: u16) -> Option<Reply> {
-        let refusal = tunnel_refusal(host, port)?;
-        let request = Request {
+    pub(crate) fn reject_tunnel(&self, host: &str, port: u16) -> Option<ServiceReply> {
+        let refusal = tunnel_rejection(host, port)?;
+        let request = ServiceRequest {
             method: Method::CONNECT,
-            scheme: Scheme::Http,
+            scheme: RequestScheme::Http,
             host: host.to_owned(),
             path: String::new(),
             query: Vec::new(),
             headers: http::HeaderMap::new(),
             body: bytes::Bytes::new(),
         };
-        Some(self.refuse(&request, refusal))
+        Some(self.record_rejection(&request, refusal))
     }
 
     /// Records the refusal of a request that no service sees.
-    pub(crate) fn refuse(&self, request: &Request, refusal: Reply) -> Reply {
+    pub(crate) fn record_rejection(&self, request: &ServiceRequest, refusal: ServiceReply) -> ServiceReply {
         let mut state = self.state.lock();
-        let now = state.world.clock.at(self.clock.now());
-        let trace = Trace::default();
-        let reply = finish(&mut state, request, &trace, refusal, now);
-        state.ledger.write(entry(request, &trace, &reply, now, Duration::ZERO));
+        let now = state.azure.clock.emulated_time(self.clock.now());
+        let trace = RequestTrace::default();
+        let reply = add_service_headers(&mut state, request, &trace, refusal, now);
+        state.request_log.append(request_log_entry(request, &trace, &reply, now, Duration::ZERO));
         reply
     }
 
-    fn at_site(
+    fn apply_faults_and_run(
         &self,
         state: &mut State,
-        request: &Request,
-        site: Site,
+        request: &ServiceRequest,
+        site: ServiceEndpoint,
         now: Timestamp,
-        trace: &mut Trace,
-    ) -> (Reply, Duration, bool) {
+        trace: &mut RequestTrace,
+    ) -> (ServiceReply, Duration, bool) {
         trace.service = Some(site.service);
-        let hit = if state.world.faults.is_empty() {
+        let hit = if state.azure.faults.is_empty() {
             None
         } else {
-            state.world.faults.strike(site.service, request, now)
+            state.azure.faults.match_request(site.service, request, now)
         };
         let (mut delay, mut reset) = (Duration::ZERO, false);
-        if let Some(Hit { rule, effect }) = hit {
+        if let Some(FaultHit { rule_name: rule, effect }) = hit {
             trace.fault = Some(rule);
             delay = effect.delay();
-            reset = effect == Effect::Reset;
+            reset = effect == FaultEffect::Reset;
             let replacement = match effect {
-                Effect::TokenError { code } => {
-                    Some(services::entra::injected_error(code, now, &mut state.ids))
+                FaultEffect::TokenError { code } => {
+                    Some(services::entra::injected_error_reply(code, now, &mut state.ids))
                 }
-                Effect::Reset => {
-                    Some(Reply::empty(StatusCode::BAD_GATEWAY).because("connection reset"))
+                FaultEffect::Reset => {
+                    Some(ServiceReply::empty(StatusCode::BAD_GATEWAY).with_rejection_reason("connection reset"))
                 }
-                other => other.reply(site.service),
+                other => other.replacement_reply(site.service),
             };
             if let Some(reply) = replacement {
                 return (reply, delay, reset);
             }
         }
-        (self.operate(state, request, site, now, trace), delay, reset)
+        (self.run_operation(state, request, site, now, trace), delay, reset)
     }
 
-    fn operate(
+    fn run_operation(
         &self,
         state: &mut State,
-        request: &Request,
-        site: Site,
+        request: &ServiceRequest,
+        site: ServiceEndpoint,
         now: Timestamp,
-        trace: &mut Trace,
-    ) -> Reply {
+        trace: &mut RequestTrace,
+    ) -> ServiceReply {
         let segments: Vec<_> = request.segments().collect();
         let (operation, parameters) =
-            match lookup(services::operations(site.service), &request.method, &segments) {
-                Lookup::Known(operation, parameters) => (operation, parameters),
-                Lookup::Unknown(nearest) => {
-                    trace.missing = true;
-                    return not_implemented(site.service, request, nearest);
+            match find_operation(services::operations_of_service(site.service), &request.method, &segments) {
+                OperationLookup::Found(operation, parameters) => (operation, parameters),
+                OperationLookup::NotFound(nearest) => {
+                    trace.unimplemented = true;
+                    return not_implemented_reply(site.service, request, nearest);
                 }
             };
         trace.operation = Some(operation.id);
-        let State { world, ids, ledger } = state;
-        let mut call = Call {
+        let State { azure: world, ids, request_log: ledger } = state;
+        let mut call = OperationContext {
             request,
-            site,
+            endpoint: site,
             now,
-            machine_now: self.clock.now(),
+            system_now: self.clock.now(),
             ids,
             parameters,
             caller: None,
-            changed: false,
+            state_changed: false,
             world,
-            ledger,
+            request_log: ledger,
             authority: &self.authority,
         };
         let reply = (operation.handler)(&mut call).unwrap_or_else(|refusal| refusal);
         trace.caller = call.caller;
-        let changed = call.changed;
-        if changed && let Err(error) = self.write(world, ids) {
+        let changed = call.state_changed;
+        if changed && let Err(error) = self.write_state_file(world, ids) {
             // The change is in memory and not on the disk: the client must not rely on it.
             tracing::error!(%error, "the state could not be written");
-            return failure(&format!("the state could not be written: {error}"));
+            return state_write_failed_reply(&format!("the state could not be written: {error}"));
         }
         reply
     }
 }
 
 /// The headers that every service sends.
-fn finish(
+fn add_service_headers(
     state: &mut State,
-    request: &Request,
-    trace: &Trace,
-    mut reply: Reply,
+    request: &ServiceRequest,
+    trace: &RequestTrace,
+    mut reply: ServiceReply,
     now: Timestamp,
-) -> Reply {
-    let id = state.ids.uuid().to_string();
+) -> ServiceReply {
+    let id = state.ids.next_uuid().to_string();
     let date = now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     reply = reply.with_header("date", date).with_header("x-ms-request-id", &id);
     if let Some(sent) = request.header("x-ms-client-request-id").filter(|id| id.len() <= 128) {
         reply = reply.with_header("x-ms-client-request-id", sent);
     }
     match trace.service {
-        Some(Service::Arm) => {
+        Some(AzureService::Arm) => {
             let correlation =
                 request.header("x-ms-correlation-request-id").unwrap_or(&id).to_owned();
             let stamp = now.strftime("%Y%m%dT%H%M%SZ");
@@ -258,15 +258,15 @@ fn finish(
                 .with_header("x-ms-correlation-request-id", correlation)
                 .with_header("cache-control", "no-cache")
         }
-        Some(Service::Entra) => {
+        Some(AzureService::Entra) => {
             let echoed = request.header("client-request-id").filter(|id| id.len() <= 128);
             if let Some(sent) = echoed {
                 reply = reply.with_header("client-request-id", sent);
             }
             reply.with_header("cache-control", "no-store, no-cache")
         }
-        Some(Service::KeyVault) => {
-            let vault = state.world.vaults.at_host(&request.host);
+        Some(AzureService::KeyVault) => {
+            let vault = state.azure.vaults.vault_at_host(&request.host);
             let region = vault.map_or("", |vault| vault.location.as_str()).to_owned();
             reply
                 .with_header("x-ms-keyvault-region", region)
@@ -276,20 +276,20 @@ fn finish(
     }
 }
 
-fn failure(message: &str) -> Reply {
-    Reply::json(
+fn state_write_failed_reply(message: &str) -> ServiceReply {
+    ServiceReply::json(
         StatusCode::INTERNAL_SERVER_ERROR,
         &json!({ "error": { "code": "InternalServerError", "message": message } }),
     )
-    .because("state not written")
+    .with_rejection_reason("state not written")
 }
 
 /// The honest answer to an operation that does not exist here.
-fn not_implemented(
-    service: Service,
-    request: &Request,
-    nearest: Option<&'static Operation>,
-) -> Reply {
+fn not_implemented_reply(
+    service: AzureService,
+    request: &ServiceRequest,
+    nearest: Option<&'static ServiceOperation>,
+) -> ServiceReply {
     let (method, path) = (request.method.as_str(), &request.path);
     let hint = nearest.map_or_else(
         || format!("The emulator has no operation of `{}` that is near it.", service.name()),
@@ -300,7 +300,7 @@ fn not_implemented(
         service.name()
     );
     let body = match service {
-        Service::Entra | Service::Imds | Service::WebApp => {
+        AzureService::Entra | AzureService::Imds | AzureService::AppService => {
             json!({ "error": "not_implemented", "error_description": message })
         }
         _ => json!({
@@ -311,35 +311,35 @@ fn not_implemented(
             }
         }),
     };
-    Reply::json(StatusCode::NOT_IMPLEMENTED, &body).because("operation not implemented")
+    ServiceReply::json(StatusCode::NOT_IMPLEMENTED, &body).with_rejection_reason("operation not implemented")
 }
 
-fn entry(
-    request: &Request,
-    trace: &Trace,
-    reply: &Reply,
+fn request_log_entry(
+    request: &ServiceRequest,
+    trace: &RequestTrace,
+    reply: &ServiceReply,
     now: Timestamp,
     elapsed: Duration,
-) -> LedgerEntry {
+) -> RequestLogEntry {
     // A client can put anything here; only what looks like a version is kept.
     let version = request.query("api-version").filter(|text| {
         text.len() <= 32 && text.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c))
     });
-    LedgerEntry {
+    RequestLogEntry {
         sequence: 0,
         time: now,
-        service: trace.service.map(Service::name),
+        service: trace.service.map(AzureService::name),
         operation: trace.operation,
         method: request.method.as_str().to_owned(),
         host: request.host.clone(),
         path: request.path.clone(),
         api_version: version.map(ToOwned::to_owned),
         status: reply.status.as_u16(),
-        tls: request.scheme == Scheme::Https,
+        tls: request.scheme == RequestScheme::Https,
         caller: trace.caller,
         micros: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
-        refusal: reply.reason.clone(),
-        missing: trace.missing,
+        refusal: reply.rejection_reason.clone(),
+        missing: trace.unimplemented,
         fault: trace.fault.clone(),
     }
 }

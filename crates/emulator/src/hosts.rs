@@ -2,50 +2,50 @@
 
 use lanyard_vocabulary::Cloud;
 
-use crate::binding;
-use crate::operations::Service;
+use crate::identity_binding;
+use crate::operations::AzureService;
 
 /// The service and the cloud that a host name belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Site {
+pub(crate) struct ServiceEndpoint {
     /// The service.
-    pub(crate) service: Service,
+    pub(crate) service: AzureService,
     /// The cloud.
     pub(crate) cloud: Cloud,
 }
 
 /// The names of a cloud beyond [`lanyard_vocabulary::cloud::Endpoints`]: services that answer 501
 /// honestly, so that a client learns what is missing instead of what is unreachable.
-struct Others {
+struct UnimplementedServiceHosts {
     cloud: Cloud,
-    graph: &'static [&'static str],
+    graph_hosts: &'static [&'static str],
     storage_suffix: &'static str,
 }
 
-const OTHERS: &[Others] = &[
-    Others {
+const UNIMPLEMENTED_SERVICE_HOSTS: &[UnimplementedServiceHosts] = &[
+    UnimplementedServiceHosts {
         cloud: Cloud::Public,
-        graph: &["graph.microsoft.com", "graph.windows.net"],
+        graph_hosts: &["graph.microsoft.com", "graph.windows.net"],
         storage_suffix: "core.windows.net",
     },
-    Others {
+    UnimplementedServiceHosts {
         cloud: Cloud::UsGovernment,
-        graph: &["graph.microsoft.us"],
+        graph_hosts: &["graph.microsoft.us"],
         storage_suffix: "core.usgovcloudapi.net",
     },
-    Others {
+    UnimplementedServiceHosts {
         cloud: Cloud::China,
-        graph: &["microsoftgraph.chinacloudapi.cn"],
+        graph_hosts: &["microsoftgraph.chinacloudapi.cn"],
         storage_suffix: "core.chinacloudapi.cn",
     },
-    Others {
+    UnimplementedServiceHosts {
         cloud: Cloud::German,
-        graph: &["graph.microsoft.de"],
+        graph_hosts: &["graph.microsoft.de"],
         storage_suffix: "core.cloudapi.de",
     },
-    Others {
+    UnimplementedServiceHosts {
         cloud: Cloud::Bleu,
-        graph: &["graph.svc.sovcloud.fr"],
+        graph_hosts: &["graph.svc.sovcloud.fr"],
         storage_suffix: "core.sovcloud-api.fr",
     },
 ];
@@ -54,54 +54,54 @@ const OTHERS: &[Others] = &[
 const REGIONAL_LOGIN: &str = "login.microsoft.com";
 
 /// Whether `host` is a name directly or deeper below `suffix`.
-fn below(host: &str, suffix: &str) -> bool {
+fn is_subdomain_of(host: &str, suffix: &str) -> bool {
     host.strip_suffix(suffix).is_some_and(|head| head.len() > 1 && head.ends_with('.'))
 }
 
 /// The site of a host name in lower case, or nothing for a name that is not Azure's.
-pub(crate) fn site(host: &str) -> Option<Site> {
-    if below(host, REGIONAL_LOGIN) {
-        return Some(Site { service: Service::Entra, cloud: Cloud::Public });
+pub(crate) fn endpoint_of_host(host: &str) -> Option<ServiceEndpoint> {
+    if is_subdomain_of(host, REGIONAL_LOGIN) {
+        return Some(ServiceEndpoint { service: AzureService::Entra, cloud: Cloud::Public });
     }
     let known = Cloud::ALL.into_iter().find_map(|cloud| {
         let endpoints = cloud.endpoints()?;
         let service = if host == endpoints.authority_host
             || endpoints.authority_aliases.contains(&host)
         {
-            Service::Entra
+            AzureService::Entra
         } else if host == endpoints.arm_host
             || endpoints.arm_audience.strip_prefix("https://") == Some(host)
         {
-            Service::Arm
-        } else if below(host, endpoints.vault_suffix) || below(host, endpoints.managed_hsm_suffix) {
-            Service::KeyVault
+            AzureService::Arm
+        } else if is_subdomain_of(host, endpoints.vault_suffix) || is_subdomain_of(host, endpoints.managed_hsm_suffix) {
+            AzureService::KeyVault
         } else {
             return None;
         };
-        Some(Site { service, cloud })
+        Some(ServiceEndpoint { service, cloud })
     });
     known.or_else(|| {
-        OTHERS.iter().find_map(|others| {
-            let service = if others.graph.contains(&host) {
-                Service::Graph
-            } else if below(host, others.storage_suffix) {
-                Service::Blob
+        UNIMPLEMENTED_SERVICE_HOSTS.iter().find_map(|others| {
+            let service = if others.graph_hosts.contains(&host) {
+                AzureService::Graph
+            } else if is_subdomain_of(host, others.storage_suffix) {
+                AzureService::Blob
             } else {
                 return None;
             };
-            Some(Site { service, cloud: others.cloud })
+            Some(ServiceEndpoint { service, cloud: others.cloud })
         })
     })
 }
 
 /// Whether a host is Microsoft Graph of a cloud.
 pub(crate) fn is_graph(cloud: Cloud, host: &str) -> bool {
-    OTHERS.iter().any(|others| others.cloud == cloud && others.graph.contains(&host))
+    UNIMPLEMENTED_SERVICE_HOSTS.iter().any(|others| others.cloud == cloud && others.graph_hosts.contains(&host))
 }
 
 /// Whether a host is the blob endpoint of a storage account of a cloud.
 pub(crate) fn is_storage_account(cloud: Cloud, host: &str) -> bool {
-    OTHERS.iter().any(|others| {
+    UNIMPLEMENTED_SERVICE_HOSTS.iter().any(|others| {
         others.cloud == cloud
             && host
                 .strip_suffix(others.storage_suffix)
@@ -111,20 +111,20 @@ pub(crate) fn is_storage_account(cloud: Cloud, host: &str) -> bool {
 }
 
 /// The host of Microsoft Graph of a cloud.
-pub(crate) fn graph(cloud: Cloud) -> &'static str {
-    let others = OTHERS.iter().find(|others| others.cloud == cloud);
-    others.and_then(|others| others.graph.first()).copied().unwrap_or("graph.microsoft.com")
+pub(crate) fn graph_host_of_cloud(cloud: Cloud) -> &'static str {
+    let others = UNIMPLEMENTED_SERVICE_HOSTS.iter().find(|others| others.cloud == cloud);
+    others.and_then(|others| others.graph_hosts.first()).copied().unwrap_or("graph.microsoft.com")
 }
 
 /// The global token services that a regional one, such as `westeurope.login.microsoft.com`,
 /// stands for; none for a host that is not regional.
-pub(crate) fn global_names_of_regional(host: &str) -> &'static [&'static str] {
-    if below(host, REGIONAL_LOGIN) { &["login.microsoftonline.com", REGIONAL_LOGIN] } else { &[] }
+pub(crate) fn global_hosts_of_regional(host: &str) -> &'static [&'static str] {
+    if is_subdomain_of(host, REGIONAL_LOGIN) { &["login.microsoftonline.com", REGIONAL_LOGIN] } else { &[] }
 }
 
 /// The suffixes that the local CA may sign for, without a leading dot.
-pub(crate) fn suffixes() -> Vec<&'static str> {
-    let mut all = vec![REGIONAL_LOGIN, binding::SUFFIX];
+pub(crate) fn signable_suffixes() -> Vec<&'static str> {
+    let mut all = vec![REGIONAL_LOGIN, identity_binding::SUFFIX];
     for endpoints in Cloud::ALL.into_iter().filter_map(Cloud::endpoints) {
         all.push(endpoints.authority_host);
         all.extend(endpoints.authority_aliases);
@@ -135,8 +135,8 @@ pub(crate) fn suffixes() -> Vec<&'static str> {
             endpoints.managed_hsm_suffix,
         ]);
     }
-    for others in OTHERS {
-        all.extend(others.graph);
+    for others in UNIMPLEMENTED_SERVICE_HOSTS {
+        all.extend(others.graph_hosts);
         all.push(others.storage_suffix);
     }
     all.sort_unstable();
@@ -148,28 +148,28 @@ pub(crate) fn suffixes() -> Vec<&'static str> {
 mod tests {
     use super::*;
 
-    fn service(host: &str) -> Option<Service> {
-        site(host).map(|site| site.service)
+    fn service_of_host(host: &str) -> Option<AzureService> {
+        endpoint_of_host(host).map(|site| site.service)
     }
 
     #[test]
-    fn every_cloud_has_its_token_service_resource_manager_and_vaults() {
+    fn every_cloud_has_entra_arm_and_key_vault_endpoints() {
         for cloud in Cloud::ALL {
             let Some(endpoints) = cloud.endpoints() else { continue };
             let expect = |host: String, service| {
-                assert_eq!(site(&host), Some(Site { service, cloud }), "{host}");
+                assert_eq!(endpoint_of_host(&host), Some(ServiceEndpoint { service, cloud }), "{host}");
             };
-            expect(endpoints.authority_host.to_owned(), Service::Entra);
+            expect(endpoints.authority_host.to_owned(), AzureService::Entra);
             for alias in endpoints.authority_aliases {
-                expect((*alias).to_owned(), Service::Entra);
+                expect((*alias).to_owned(), AzureService::Entra);
             }
-            expect(endpoints.arm_host.to_owned(), Service::Arm);
-            expect(format!("kv.{}", endpoints.vault_suffix), Service::KeyVault);
+            expect(endpoints.arm_host.to_owned(), AzureService::Arm);
+            expect(format!("kv.{}", endpoints.vault_suffix), AzureService::KeyVault);
         }
     }
 
     #[test]
-    fn names_that_only_look_like_azure_are_nobody() {
+    fn lookalike_names_are_not_azure_hosts() {
         for host in [
             "",
             "example.com",
@@ -182,18 +182,18 @@ mod tests {
             "blob.core.windows.net.evil",
             "azure.net",
         ] {
-            assert_eq!(service(host), None, "{host}");
+            assert_eq!(service_of_host(host), None, "{host}");
         }
-        assert_eq!(service("westus2.login.microsoft.com"), Some(Service::Entra));
-        assert_eq!(service("acct.blob.core.windows.net"), Some(Service::Blob));
-        assert_eq!(service("graph.microsoft.com"), Some(Service::Graph));
+        assert_eq!(service_of_host("westus2.login.microsoft.com"), Some(AzureService::Entra));
+        assert_eq!(service_of_host("acct.blob.core.windows.net"), Some(AzureService::Blob));
+        assert_eq!(service_of_host("graph.microsoft.com"), Some(AzureService::Graph));
     }
 
     #[test]
-    fn the_authority_may_sign_for_every_site_and_for_names_of_azure_only() {
-        let suffixes = suffixes();
+    fn signable_suffixes_cover_azure_names_only() {
+        let suffixes = signable_suffixes();
         for host in ["kv.vault.azure.cn", "management.azure.com", "graph.microsoft.us"] {
-            assert!(suffixes.iter().any(|suffix| host == *suffix || below(host, suffix)), "{host}");
+            assert!(suffixes.iter().any(|suffix| host == *suffix || is_subdomain_of(host, suffix)), "{host}");
         }
         assert!(suffixes.iter().all(|suffix| suffix.contains('.') && !suffix.starts_with('.')));
     }

@@ -15,11 +15,11 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::keys::{KeyError, RsaKey};
+use crate::keys::{RsaKeyError, RsaKey};
 
 /// The header of a token (RFC 7515, 4.1): what chooses the key.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Header {
+pub(crate) struct JoseHeader {
     /// The algorithm.
     #[serde(default)]
     pub(crate) alg: String,
@@ -39,16 +39,16 @@ pub(crate) struct Header {
 
 /// A token whose signature has not been verified yet.
 #[derive(Clone)]
-pub(crate) struct Token {
+pub(crate) struct UnverifiedToken {
     /// The header.
-    pub(crate) header: Header,
+    pub(crate) header: JoseHeader,
     /// The claims.
     pub(crate) claims: Map<String, Value>,
-    signed: String,
+    signing_input: String,
     signature: Vec<u8>,
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for UnverifiedToken {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Token(..)")
     }
@@ -56,14 +56,14 @@ impl fmt::Debug for Token {
 
 /// The signature algorithms that Entra takes for assertions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Algorithm {
+pub(crate) enum AssertionAlgorithm {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
     Rs256,
     /// RSASSA-PSS with SHA-256.
     Ps256,
 }
 
-impl Algorithm {
+impl AssertionAlgorithm {
     /// Reads `alg`.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         match name {
@@ -73,7 +73,7 @@ impl Algorithm {
         }
     }
 
-    fn verification(self) -> &'static dyn VerificationAlgorithm {
+    fn verification_algorithm(self) -> &'static dyn VerificationAlgorithm {
         match self {
             Self::Rs256 => &RSA_PKCS1_2048_8192_SHA256,
             Self::Ps256 => &RSA_PSS_2048_8192_SHA256,
@@ -81,7 +81,7 @@ impl Algorithm {
     }
 }
 
-impl Token {
+impl UnverifiedToken {
     /// Reads the compact form; nothing if it is no token.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (signed, signature) = text.rsplit_once('.')?;
@@ -89,18 +89,18 @@ impl Token {
         Some(Self {
             header: serde_json::from_slice(&lenient_base64(header)?).ok()?,
             claims: serde_json::from_slice(&lenient_base64(claims)?).ok()?,
-            signed: signed.to_owned(),
+            signing_input: signed.to_owned(),
             signature: lenient_base64(signature)?,
         })
     }
 
     /// A claim that is a text.
-    pub(crate) fn text(&self, claim: &str) -> Option<&str> {
+    pub(crate) fn text_claim(&self, claim: &str) -> Option<&str> {
         self.claims.get(claim)?.as_str()
     }
 
     /// A claim that is a number, whole or not: Python clients write `exp` with a fraction.
-    pub(crate) fn number(&self, claim: &str) -> Option<f64> {
+    pub(crate) fn number_claim(&self, claim: &str) -> Option<f64> {
         self.claims.get(claim)?.as_f64()
     }
 
@@ -114,20 +114,20 @@ impl Token {
     }
 
     /// Whether the RSA key (as `RSAPublicKey` or `SubjectPublicKeyInfo` DER) signed this token.
-    pub(crate) fn is_signed_by(&self, algorithm: Algorithm, public_key: &[u8]) -> bool {
-        ParsedPublicKey::new(algorithm.verification(), public_key)
-            .is_ok_and(|key| key.verify_sig(self.signed.as_bytes(), &self.signature).is_ok())
+    pub(crate) fn is_signed_by(&self, algorithm: AssertionAlgorithm, public_key: &[u8]) -> bool {
+        ParsedPublicKey::new(algorithm.verification_algorithm(), public_key)
+            .is_ok_and(|key| key.verify_sig(self.signing_input.as_bytes(), &self.signature).is_ok())
     }
 }
 
 /// Signs claims with RS256.
-pub(crate) fn sign(
+pub(crate) fn sign_rs256_token(
     header: &Value,
     claims: &Map<String, Value>,
     key: &RsaKey,
-) -> Result<String, KeyError> {
+) -> Result<String, RsaKeyError> {
     let encode = |json: String| URL_SAFE_NO_PAD.encode(json);
-    let claims = serde_json::to_string(claims).map_err(KeyError::Claims)?;
+    let claims = serde_json::to_string(claims).map_err(RsaKeyError::Claims)?;
     let mut text = format!("{}.{}", encode(header.to_string()), encode(claims));
     let signature = key.sign_rs256(text.as_bytes())?;
     text.push('.');
@@ -184,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_alphabet_padding_and_folding_reads_the_same(
+        fn base64_alphabet_padding_and_line_breaks_decode_alike(
             bytes in proptest::collection::vec(any::<u8>(), 0..200),
             width in 1_usize..80,
         ) {
@@ -205,8 +205,8 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_reader_panic(text in ".{0,200}", entry in ".{0,80}") {
-            let read = Token::parse(&text);
+        fn parsing_arbitrary_text_never_panics(text in ".{0,200}", entry in ".{0,80}") {
+            let read = UnverifiedToken::parse(&text);
             prop_assert!(read.is_none_or(|token| token.audiences().len() <= text.len()));
             let unended = format!("-----BEGIN CERTIFICATE-----{entry}");
             prop_assert_eq!(x5c_certificate(&unended), None);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_needs_three_parts_of_json_and_claims_of_an_object() {
+    fn token_needs_three_parts_and_object_claims() {
         let part = |json: &str| URL_SAFE_NO_PAD.encode(json);
         for text in [
             String::new(),
@@ -224,10 +224,10 @@ mod tests {
             format!("{}.{}.x", part("1"), part("{}")),
             format!("{}.{}", part("{}"), part("{}")),
         ] {
-            assert!(Token::parse(&text).is_none(), "{text}");
+            assert!(UnverifiedToken::parse(&text).is_none(), "{text}");
         }
-        let token = Token::parse(&format!("{}.{}.", part("{}"), part("{}"))).unwrap();
+        let token = UnverifiedToken::parse(&format!("{}.{}.", part("{}"), part("{}"))).unwrap();
         assert_eq!(token.header.alg, "");
-        assert!(!token.is_signed_by(Algorithm::Rs256, b"no key"));
+        assert!(!token.is_signed_by(AssertionAlgorithm::Rs256, b"no key"));
     }
 }

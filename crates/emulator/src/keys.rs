@@ -16,13 +16,13 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::RSAPublicKey;
 use zeroize::Zeroizing;
 
-pub(crate) use self::encryption::{Padding, RsaNumbers};
+pub(crate) use self::encryption::{RsaPadding, RsaJwkComponents};
 
 /// A text that is never printed, such as a client secret or the value of a vault secret.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct SecretText(Zeroizing<String>);
+pub(crate) struct RedactedText(Zeroizing<String>);
 
-impl SecretText {
+impl RedactedText {
     /// Takes a text in.
     pub(crate) fn new(text: String) -> Self {
         Self(Zeroizing::new(text))
@@ -34,19 +34,19 @@ impl SecretText {
     }
 }
 
-impl fmt::Debug for SecretText {
+impl fmt::Debug for RedactedText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("SecretText(..)")
     }
 }
 
-impl Serialize for SecretText {
+impl Serialize for RedactedText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.expose())
     }
 }
 
-impl<'de> Deserialize<'de> for SecretText {
+impl<'de> Deserialize<'de> for RedactedText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self::new)
     }
@@ -55,19 +55,19 @@ impl<'de> Deserialize<'de> for SecretText {
 /// A cryptographic operation of the emulator failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeyError {
+pub enum RsaKeyError {
     /// No key could be generated.
     #[error("an RSA key could not be generated")]
     Generation,
     /// No keys of that size are made.
     #[error("an RSA key has 2048, 3072 or 4096 bits, not {bits}")]
-    Size {
+    UnsupportedSize {
         /// The size that was asked for.
         bits: u32,
     },
     /// Numbers do not belong together.
     #[error("the numbers are not those of one RSA key")]
-    Numbers,
+    InvalidComponents,
     /// The key could not be written or read.
     #[error("an RSA key is not valid PKCS#8")]
     Encoding,
@@ -81,12 +81,12 @@ pub enum KeyError {
 
 /// An RSA private key. Clones share it; the state file holds it as base64 of PKCS#8 DER.
 #[derive(Clone)]
-pub(crate) struct RsaKey(Arc<Inner>);
+pub(crate) struct RsaKey(Arc<SharedRsaKey>);
 
-struct Inner {
+struct SharedRsaKey {
     pkcs8: Zeroizing<Vec<u8>>,
     /// Parsed at the first use: a start from a state file must not parse keys that nobody uses.
-    parsed: OnceLock<Option<RsaKeyPair>>,
+    parsed_key_pair: OnceLock<Option<RsaKeyPair>>,
 }
 
 impl RsaKey {
@@ -94,19 +94,19 @@ impl RsaKey {
     ///
     /// # Errors
     /// If the random source fails.
-    pub(crate) fn generate() -> Result<Self, KeyError> {
+    pub(crate) fn generate() -> Result<Self, RsaKeyError> {
         let pair = RsaKeyPair::generate(KeySize::Rsa2048)
-            .map_err(|aws_lc_rs::error::Unspecified| KeyError::Generation)?;
-        let der = pair.as_der().map_err(|aws_lc_rs::error::Unspecified| KeyError::Encoding)?;
+            .map_err(|aws_lc_rs::error::Unspecified| RsaKeyError::Generation)?;
+        let der = pair.as_der().map_err(|aws_lc_rs::error::Unspecified| RsaKeyError::Encoding)?;
         let pkcs8 = Zeroizing::new(der.as_ref().to_vec());
-        Ok(Self(Arc::new(Inner { pkcs8, parsed: OnceLock::from(Some(pair)) })))
+        Ok(Self(Arc::new(SharedRsaKey { pkcs8, parsed_key_pair: OnceLock::from(Some(pair)) })))
     }
 
     /// `count` new keys, made on every core at once: keys are the slowest part of a start.
     ///
     /// # Errors
     /// As [`RsaKey::generate`].
-    pub(crate) fn generate_many(count: usize) -> Result<Vec<Self>, KeyError> {
+    pub(crate) fn generate_many(count: usize) -> Result<Vec<Self>, RsaKeyError> {
         let threads =
             std::thread::available_parallelism().map_or(2, usize::from).clamp(1, count.max(1));
         std::thread::scope(|scope| {
@@ -119,7 +119,7 @@ impl RsaKey {
             workers
                 .into_iter()
                 .flat_map(|worker| {
-                    worker.join().unwrap_or_else(|_| vec![Err(KeyError::Generation)])
+                    worker.join().unwrap_or_else(|_| vec![Err(RsaKeyError::Generation)])
                 })
                 .collect()
         })
@@ -127,7 +127,7 @@ impl RsaKey {
 
     /// A key from PKCS#8 DER.
     pub(crate) fn from_pkcs8(pkcs8: Vec<u8>) -> Self {
-        Self(Arc::new(Inner { pkcs8: Zeroizing::new(pkcs8), parsed: OnceLock::new() }))
+        Self(Arc::new(SharedRsaKey { pkcs8: Zeroizing::new(pkcs8), parsed_key_pair: OnceLock::new() }))
     }
 
     /// The key as PKCS#8 DER.
@@ -135,20 +135,20 @@ impl RsaKey {
         &self.0.pkcs8
     }
 
-    fn pair(&self) -> Result<&RsaKeyPair, KeyError> {
+    fn key_pair(&self) -> Result<&RsaKeyPair, RsaKeyError> {
         let parse = || RsaKeyPair::from_pkcs8(&self.0.pkcs8).ok();
-        self.0.parsed.get_or_init(parse).as_ref().ok_or(KeyError::Encoding)
+        self.0.parsed_key_pair.get_or_init(parse).as_ref().ok_or(RsaKeyError::Encoding)
     }
 
     /// The signature RS256 (RSASSA-PKCS1-v1_5 with SHA-256) of a message.
     ///
     /// # Errors
     /// If the stored key is not readable or the random source fails.
-    pub(crate) fn sign_rs256(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
-        let pair = self.pair()?;
+    pub(crate) fn sign_rs256(&self, message: &[u8]) -> Result<Vec<u8>, RsaKeyError> {
+        let pair = self.key_pair()?;
         let mut signature = vec![0; pair.public_modulus_len()];
         pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature)
-            .map_err(|aws_lc_rs::error::Unspecified| KeyError::Signing)?;
+            .map_err(|aws_lc_rs::error::Unspecified| RsaKeyError::Signing)?;
         Ok(signature)
     }
 
@@ -156,8 +156,8 @@ impl RsaKey {
     ///
     /// # Errors
     /// If the stored key is not readable.
-    pub(crate) fn public_der(&self) -> Result<Vec<u8>, KeyError> {
-        Ok(self.pair()?.public_key().as_ref().to_vec())
+    pub(crate) fn public_der(&self) -> Result<Vec<u8>, RsaKeyError> {
+        Ok(self.key_pair()?.public_key().as_ref().to_vec())
     }
 
     /// Modulus and exponent as a JSON Web Key holds them (RFC 7518, 6.3.1): base64url, big endian,
@@ -165,9 +165,9 @@ impl RsaKey {
     ///
     /// # Errors
     /// If the stored key is not readable.
-    pub(crate) fn jwk_parts(&self) -> Result<(String, String), KeyError> {
+    pub(crate) fn jwk_modulus_and_exponent(&self) -> Result<(String, String), RsaKeyError> {
         let der = self.public_der()?;
-        let (_, public) = RSAPublicKey::from_der(&der).map_err(|_malformed| KeyError::Encoding)?;
+        let (_, public) = RSAPublicKey::from_der(&der).map_err(|_malformed| RsaKeyError::Encoding)?;
         let part = |number: &[u8]| {
             let start = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
             URL_SAFE_NO_PAD.encode(&number[start..])

@@ -24,41 +24,41 @@
 
 mod authority;
 mod authorization;
-mod binding;
-mod call;
+mod identity_binding;
+mod operation_context;
 mod certificates;
 mod directory;
-mod doors;
-mod drill;
+mod ingress;
+mod fault_plan;
 mod emulator;
 mod engine;
-mod faults;
+mod fault_rules;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod hosts;
 mod jose;
 mod keys;
-mod ledger;
+mod request_log;
 mod operations;
 mod published_key;
 mod request;
 mod seed;
 mod server;
 mod services;
-mod store;
+mod state_store;
 #[cfg(test)]
 mod testing;
 mod token;
-mod world;
-mod world_clock;
+mod azure_state;
+mod clock_offset;
 
 pub use authority::AuthorityError;
-pub use drill::{Drill, Fault, ParseFaultError};
-pub use emulator::{Builder, ChangeError, Emulator, StartError};
-pub use ledger::LedgerEntry;
-pub use seed::Issued as IssuedCredential;
+pub use fault_plan::{FaultPlan, IdentityFault, ParseIdentityFaultError};
+pub use emulator::{EmulatorBuilder, StateChangeError, Emulator, StartError};
+pub use request_log::RequestLogEntry;
+pub use seed::IssuedCredential as IssuedCredential;
 pub use seed::{
-    Bundle, DnsZonePlan, IdentityPlan, KmsKeyPlan, PlanProblem, SeedError, VaultPlan, WorldPlan,
+    CredentialBundleFormat, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedPlanProblem, SeedError, VaultPlan, SeedPlan,
 };
-pub use store::StoreError;
+pub use state_store::StateStoreError;
 pub use token::TokenPolicy;

@@ -4,20 +4,20 @@
 use http::Method;
 use serde::{Deserialize, Serialize};
 
-use crate::call::Call;
-use crate::request::Reply;
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
 
 /// A service of Azure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Service {
+pub(crate) enum AzureService {
     /// The token service.
     Entra,
     /// The metadata service of a machine.
     Imds,
     /// The token endpoint of App Service.
     #[serde(rename = "app-service")]
-    WebApp,
+    AppService,
     /// Azure Resource Manager.
     Arm,
     /// The data plane of vaults.
@@ -30,12 +30,12 @@ pub(crate) enum Service {
     Control,
 }
 
-impl Service {
+impl AzureService {
     /// Every service.
     pub(crate) const ALL: [Self; 8] = [
         Self::Entra,
         Self::Imds,
-        Self::WebApp,
+        Self::AppService,
         Self::Arm,
         Self::KeyVault,
         Self::Graph,
@@ -48,7 +48,7 @@ impl Service {
         match self {
             Self::Entra => "entra",
             Self::Imds => "imds",
-            Self::WebApp => "app-service",
+            Self::AppService => "app-service",
             Self::Arm => "arm",
             Self::KeyVault => "key-vault",
             Self::Graph => "graph",
@@ -61,7 +61,7 @@ impl Service {
 /// How much of an operation is real.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "support", content = "note")]
-pub(crate) enum Support {
+pub(crate) enum OperationSupport {
     /// Everything that clients can see.
     Full,
     /// Less than Azure: the note says what is missing.
@@ -69,11 +69,11 @@ pub(crate) enum Support {
 }
 
 /// What answers an operation. `Err` is a refusal: a reply that changes nothing.
-pub(crate) type Handler = fn(&mut Call<'_>) -> Result<Reply, Reply>;
+pub(crate) type OperationHandler = fn(&mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply>;
 
 /// One operation that the emulator implements.
 #[derive(Debug, Clone)]
-pub(crate) struct Operation {
+pub(crate) struct ServiceOperation {
     /// A stable id, such as `Vaults_Get`.
     pub(crate) id: &'static str,
     /// The method; `GET` answers `HEAD` too, unless the table has its own row.
@@ -82,16 +82,16 @@ pub(crate) struct Operation {
     /// compare without case.
     pub(crate) path: &'static str,
     /// How much of it is real.
-    pub(crate) support: Support,
+    pub(crate) support: OperationSupport,
     /// What answers it.
-    pub(crate) handler: Handler,
+    pub(crate) handler: OperationHandler,
 }
 
 /// The values of the placeholders of a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Parameters(Vec<(&'static str, String)>);
+pub(crate) struct PathParameters(Vec<(&'static str, String)>);
 
-impl Parameters {
+impl PathParameters {
     /// The value of a placeholder; empty if the path has none of that name. The segments of a
     /// `{*name}` are joined by `/`.
     pub(crate) fn value(&self, name: &str) -> &str {
@@ -101,45 +101,45 @@ impl Parameters {
 
 /// The outcome of looking up a request in a table.
 #[derive(Debug)]
-pub(crate) enum Lookup {
+pub(crate) enum OperationLookup {
     /// The operation and the values of its placeholders.
-    Known(&'static Operation, Parameters),
+    Found(&'static ServiceOperation, PathParameters),
     /// No operation; the nearest known one, if any is near.
-    Unknown(Option<&'static Operation>),
+    NotFound(Option<&'static ServiceOperation>),
 }
 
 /// Finds the operation of a request. The first row that fits wins.
-pub(crate) fn lookup(
-    groups: &'static [&'static [Operation]],
+pub(crate) fn find_operation(
+    groups: &'static [&'static [ServiceOperation]],
     method: &Method,
     segments: &[String],
-) -> Lookup {
+) -> OperationLookup {
     let rows = || groups.iter().copied().flatten();
     let find = |method: &Method| {
         rows().filter(|row| row.method == *method).find_map(|row| {
-            matched(row.path, segments).map(|parameters| Lookup::Known(row, parameters))
+            match_path(row.path, segments).map(|parameters| OperationLookup::Found(row, parameters))
         })
     };
     find(method)
         .or_else(|| (*method == Method::HEAD).then(|| find(&Method::GET)).flatten())
-        .unwrap_or_else(|| Lookup::Unknown(nearest(rows(), method, segments)))
+        .unwrap_or_else(|| OperationLookup::NotFound(nearest_operation(rows(), method, segments)))
 }
 
-fn parts(path: &'static str) -> Vec<&'static str> {
+fn template_segments(path: &'static str) -> Vec<&'static str> {
     path.split('/').filter(|part| !part.is_empty()).collect()
 }
 
-fn placeholder(part: &'static str) -> Option<&'static str> {
+fn placeholder_name(part: &'static str) -> Option<&'static str> {
     part.strip_prefix('{')?.strip_suffix('}')
 }
 
-fn matched(path: &'static str, segments: &[String]) -> Option<Parameters> {
-    let parts = parts(path);
+fn match_path(path: &'static str, segments: &[String]) -> Option<PathParameters> {
+    let parts = template_segments(path);
     let wild = parts.iter().position(|part| part.starts_with("{*"));
     let mut values = Vec::new();
     let Some(wild) = wild else {
-        return (parts.len() == segments.len() && fits(&parts, segments, &mut values))
-            .then_some(Parameters(values));
+        return (parts.len() == segments.len() && match_segments(&parts, segments, &mut values))
+            .then_some(PathParameters(values));
     };
     let after = parts.len() - wild - 1;
     if segments.len() < wild + after {
@@ -147,20 +147,20 @@ fn matched(path: &'static str, segments: &[String]) -> Option<Parameters> {
     }
     let (head, rest) = segments.split_at(wild);
     let (middle, tail) = rest.split_at(rest.len() - after);
-    if !fits(&parts[..wild], head, &mut values) || !fits(&parts[wild + 1..], tail, &mut values) {
+    if !match_segments(&parts[..wild], head, &mut values) || !match_segments(&parts[wild + 1..], tail, &mut values) {
         return None;
     }
-    let name = placeholder(parts[wild]).unwrap_or_default().trim_start_matches('*');
+    let name = placeholder_name(parts[wild]).unwrap_or_default().trim_start_matches('*');
     values.push((name, middle.join("/")));
-    Some(Parameters(values))
+    Some(PathParameters(values))
 }
 
-fn fits(
+fn match_segments(
     parts: &[&'static str],
     segments: &[String],
     values: &mut Vec<(&'static str, String)>,
 ) -> bool {
-    parts.iter().zip(segments).all(|(part, segment)| match placeholder(part) {
+    parts.iter().zip(segments).all(|(part, segment)| match placeholder_name(part) {
         Some(name) => {
             values.push((name, segment.clone()));
             true
@@ -170,17 +170,17 @@ fn fits(
 }
 
 /// The row that shares the most literals with the path, then the method.
-fn nearest<'a>(
-    rows: impl Iterator<Item = &'a Operation>,
+fn nearest_operation<'a>(
+    rows: impl Iterator<Item = &'a ServiceOperation>,
     method: &Method,
     segments: &[String],
-) -> Option<&'a Operation> {
+) -> Option<&'a ServiceOperation> {
     rows.map(|row| {
-        let shared = parts(row.path)
+        let shared = template_segments(row.path)
             .iter()
             .filter(|part| segments.iter().any(|segment| part.eq_ignore_ascii_case(segment)))
             .count();
-        let excess = parts(row.path).len().abs_diff(segments.len());
+        let excess = template_segments(row.path).len().abs_diff(segments.len());
         (shared, row.method == *method, usize::MAX - excess, row)
     })
     .filter(|(shared, ..)| *shared > 0)

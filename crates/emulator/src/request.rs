@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 /// How a request came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scheme {
+pub(crate) enum RequestScheme {
     /// In the clear: the port itself, or the proxy's absolute form.
     Http,
     /// Inside an intercepted TLS tunnel.
@@ -21,11 +21,11 @@ pub(crate) enum Scheme {
 /// One request, read completely. Its debug form has no header, no query and no body: they hold
 /// tokens and secrets.
 #[derive(Clone)]
-pub(crate) struct Request {
+pub(crate) struct ServiceRequest {
     /// The method.
     pub(crate) method: Method,
     /// How it came in.
-    pub(crate) scheme: Scheme,
+    pub(crate) scheme: RequestScheme,
     /// The host that the client meant, in lower case and without a port.
     pub(crate) host: String,
     /// The path as it was encoded, with single slashes and no trailing slash; `/` for the root.
@@ -38,7 +38,7 @@ pub(crate) struct Request {
     pub(crate) body: Bytes,
 }
 
-impl Request {
+impl ServiceRequest {
     /// The first value of a header, if it is visible text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -60,17 +60,17 @@ impl Request {
     }
 
     /// The body as JSON.
-    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+    pub(crate) fn parse_json_body<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.body)
     }
 
     /// The pairs of a form body.
-    pub(crate) fn form(&self) -> Vec<(String, String)> {
+    pub(crate) fn parse_form_body(&self) -> Vec<(String, String)> {
         url::form_urlencoded::parse(&self.body).into_owned().collect()
     }
 }
 
-impl fmt::Debug for Request {
+impl fmt::Debug for ServiceRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Request")
@@ -83,7 +83,7 @@ impl fmt::Debug for Request {
 
 /// One reply, written completely. Its debug form has no header and no body.
 #[derive(Clone)]
-pub(crate) struct Reply {
+pub(crate) struct ServiceReply {
     /// The status.
     pub(crate) status: StatusCode,
     /// The headers that the service adds; the server adds the request ids and the date.
@@ -91,23 +91,23 @@ pub(crate) struct Reply {
     /// The body.
     pub(crate) body: Bytes,
     /// Why the request was refused, for the ledger. It never holds a secret.
-    pub(crate) reason: Option<String>,
+    pub(crate) rejection_reason: Option<String>,
 }
 
-impl fmt::Debug for Reply {
+impl fmt::Debug for ServiceReply {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Reply")
             .field("status", &self.status)
-            .field("reason", &self.reason)
+            .field("reason", &self.rejection_reason)
             .finish_non_exhaustive()
     }
 }
 
-impl Reply {
+impl ServiceReply {
     /// A reply without a body.
     pub(crate) fn empty(status: StatusCode) -> Self {
-        Self { status, headers: Vec::new(), body: Bytes::new(), reason: None }
+        Self { status, headers: Vec::new(), body: Bytes::new(), rejection_reason: None }
     }
 
     /// A reply with a JSON body.
@@ -118,7 +118,7 @@ impl Reply {
                 StatusCode::INTERNAL_SERVER_ERROR,
                 format!("the emulator could not write its reply: {error}"),
             )
-            .because("reply not serializable"),
+            .with_rejection_reason("reply not serializable"),
         }
     }
 
@@ -147,15 +147,15 @@ impl Reply {
     /// The reply with the reason of the refusal that the ledger keeps: a code or a short text,
     /// never anything that the client sent as a credential.
     #[must_use]
-    pub(crate) fn because(mut self, reason: impl Into<String>) -> Self {
-        self.reason = Some(reason.into());
+    pub(crate) fn with_rejection_reason(mut self, reason: impl Into<String>) -> Self {
+        self.rejection_reason = Some(reason.into());
         self
     }
 }
 
 /// The path with single slashes and without a trailing slash: JavaScript clients double them, and
 /// a redirect would cost several clients their `Authorization` header.
-pub(crate) fn normal_path(path: &str) -> String {
+pub(crate) fn normalize_path(path: &str) -> String {
     let mut normal = String::with_capacity(path.len());
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {
         normal.push('/');
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubled_and_trailing_slashes_make_no_difference() {
+    fn doubled_and_trailing_slashes_are_removed() {
         let cases = [
             ("", "/"),
             ("//", "/"),
@@ -183,22 +183,22 @@ mod tests {
             ("/a%2Fb", "/a%2Fb"),
         ];
         for (path, expected) in cases {
-            assert_eq!(normal_path(path), expected, "{path}");
+            assert_eq!(normalize_path(path), expected, "{path}");
         }
     }
 
     #[test]
-    fn a_header_that_would_split_the_reply_is_left_out() {
-        let reply = Reply::empty(StatusCode::OK).with_header("x-a", "b\r\nset-cookie: c");
+    fn invalid_header_value_is_omitted() {
+        let reply = ServiceReply::empty(StatusCode::OK).with_header("x-a", "b\r\nset-cookie: c");
         assert!(reply.headers.is_empty());
     }
 
     proptest! {
         #[test]
-        fn a_normal_path_is_its_own_normal_path(path in "[a-z/%0-9.]{0,40}") {
-            let normal = normal_path(&path);
+        fn path_normalization_is_idempotent(path in "[a-z/%0-9.]{0,40}") {
+            let normal = normalize_path(&path);
             prop_assert!(!normal.contains("//"));
-            prop_assert_eq!(normal_path(&normal), normal);
+            prop_assert_eq!(normalize_path(&normal), normal);
         }
     }
 }

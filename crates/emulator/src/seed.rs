@@ -9,31 +9,31 @@ mod bundle;
 mod certificate;
 mod credential;
 mod document;
-mod guests;
+mod test_clients;
 mod identities;
-mod landscape;
+mod arm_resources;
 mod plan;
-mod roster;
+mod identity_registry;
 mod tenants;
 mod vaults;
 
 use jiff::Timestamp;
 use lanyard_vocabulary::Component;
 
-pub use credential::Issued;
+pub use credential::IssuedCredential;
 use credential::certificate_subject;
-pub(crate) use credential::issue_certificate;
+pub(crate) use credential::rotate_credential;
 #[cfg(test)]
-pub(crate) use guests::MintError;
-pub(crate) use guests::mint_federated_token;
-pub use plan::{Bundle, DnsZonePlan, IdentityPlan, KmsKeyPlan, PlanProblem, VaultPlan, WorldPlan};
-pub(crate) use plan::{PlanFingerprint, component_name};
-pub(crate) use roster::{Guests, Holder, Roster};
+pub(crate) use test_clients::SubjectTokenError;
+pub(crate) use test_clients::mint_subject_token;
+pub use plan::{CredentialBundleFormat, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedPlanProblem, VaultPlan, SeedPlan};
+pub(crate) use plan::{SeedPlanFingerprint, component_name};
+pub(crate) use identity_registry::{TestClients, ComponentIdentity, IdentityRegistry};
 
-use crate::call::Ids;
-use crate::drill;
-use crate::keys::{KeyError, RsaKey};
-use crate::world::World;
+use crate::operation_context::IdGenerator;
+use crate::fault_plan;
+use crate::keys::{RsaKeyError, RsaKey};
+use crate::azure_state::AzureState;
 
 /// The world could not be made, or could not be changed.
 #[derive(Debug, thiserror::Error)]
@@ -43,11 +43,11 @@ pub enum SeedError {
     #[error("the plan of the world has {} problem(s): {}", problems.len(), listed(problems))]
     Plan {
         /// Every problem.
-        problems: Vec<PlanProblem>,
+        problems: Vec<SeedPlanProblem>,
     },
     /// The plan could not be written as JSON.
     #[error("the plan could not be written as JSON")]
-    Fingerprint(#[source] serde_json::Error),
+    PlanFingerprint(#[source] serde_json::Error),
     /// A key could not be made or used.
     #[error("an RSA key could not be {step}")]
     Key {
@@ -55,7 +55,7 @@ pub enum SeedError {
         step: &'static str,
         /// What went wrong.
         #[source]
-        source: KeyError,
+        source: RsaKeyError,
     },
     /// A certificate could not be written.
     #[error("a certificate could not be written")]
@@ -68,7 +68,7 @@ pub enum SeedError {
     Document(#[source] serde_json::Error),
     /// A credential is too big for a vault secret.
     #[error("the credential has {bytes} bytes, and a vault secret at most {most}")]
-    TooLarge {
+    CredentialTooLarge {
         /// What it would have had.
         bytes: usize,
         /// What a secret may have.
@@ -76,7 +76,7 @@ pub enum SeedError {
     },
     /// The world has no identity for the component.
     #[error("the world has no identity for `{component}`")]
-    NoIdentity {
+    ComponentIdentityMissing {
         /// The component.
         component: Component,
     },
@@ -92,18 +92,18 @@ pub enum SeedError {
     },
     /// Something that the seed made is gone.
     #[error("the world has no {what} any more")]
-    Gone {
+    SeedObjectMissing {
         /// What is missing.
         what: &'static str,
     },
 }
 
 impl SeedError {
-    const fn generation(source: KeyError) -> Self {
+    const fn key_generation_error(source: RsaKeyError) -> Self {
         Self::Key { step: "generated", source }
     }
 
-    const fn reading(source: KeyError) -> Self {
+    const fn key_read_error(source: RsaKeyError) -> Self {
         Self::Key { step: "read", source }
     }
 
@@ -111,13 +111,13 @@ impl SeedError {
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Plan { .. } => Some("correct the named fields of the world plan"),
-            Self::TooLarge { .. } => {
+            Self::CredentialTooLarge { .. } => {
                 Some("ask for less padding, or declare `utf-8`: `hex` doubles the size")
             }
-            Self::NoIdentity { .. } => Some("name a component that the plan gives an identity"),
+            Self::ComponentIdentityMissing { .. } => Some("name a component that the plan gives an identity"),
             Self::SecretDeleted { .. } => Some("recover or purge the secret first"),
-            Self::Gone { .. } => Some("start with a fresh world"),
-            Self::Fingerprint(_)
+            Self::SeedObjectMissing { .. } => Some("start with a fresh world"),
+            Self::PlanFingerprint(_)
             | Self::Key { .. }
             | Self::Certificate(_)
             | Self::Pkcs12(_)
@@ -126,71 +126,71 @@ impl SeedError {
     }
 }
 
-fn listed(problems: &[PlanProblem]) -> String {
+fn join_problems(problems: &[SeedPlanProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Puts what `plan` says into the world.
 pub(crate) fn apply_plan(
-    plan: &WorldPlan,
-    world: &mut World,
-    ids: &mut Ids,
+    plan: &SeedPlan,
+    azure: &mut AzureState,
+    ids: &mut IdGenerator,
     now: Timestamp,
 ) -> Result<(), SeedError> {
-    let problems = plan.problems();
+    let problems = plan.validation_problems();
     if !problems.is_empty() {
         return Err(SeedError::Plan { problems });
     }
-    let mut seed = Seed { plan, world, ids, now, keys: KeyPool::filled(key_count(plan))? };
+    let mut seed = AzureSeeder { plan, world: azure, ids, now, keys: RsaKeyPool::generate(required_key_count(plan))? };
     seed.add_tenants()?;
-    seed.add_landscape();
+    seed.add_arm_resources();
     seed.add_vaults()?;
     seed.add_identities()?;
     seed.add_vault_reader();
     if plan.guests {
-        seed.add_guests()?;
+        seed.add_test_clients()?;
     }
     for drill in &plan.drills {
-        if let Some(holder) = seed.world.roster.holder(drill.component).cloned() {
-            drill::take_away(seed.world, drill.fault, &holder);
+        if let Some(holder) = seed.world.roster.component_identity(drill.component).cloned() {
+            fault_plan::remove_faulted_objects(seed.world, drill.fault, &holder);
         }
     }
     Ok(())
 }
 
 /// A world in the making.
-struct Seed<'a> {
-    plan: &'a WorldPlan,
-    world: &'a mut World,
-    ids: &'a mut Ids,
+struct AzureSeeder<'a> {
+    plan: &'a SeedPlan,
+    world: &'a mut AzureState,
+    ids: &'a mut IdGenerator,
     now: Timestamp,
-    keys: KeyPool,
+    keys: RsaKeyPool,
 }
 
 /// Keys that were made ahead, on every core: they are most of the time that a start takes.
-struct KeyPool(Vec<RsaKey>);
+struct RsaKeyPool(Vec<RsaKey>);
 
-impl KeyPool {
-    fn filled(count: usize) -> Result<Self, SeedError> {
-        RsaKey::generate_many(count).map(Self).map_err(SeedError::generation)
+impl RsaKeyPool {
+    fn generate(count: usize) -> Result<Self, SeedError> {
+        RsaKey::generate_many(count).map(Self).map_err(SeedError::key_generation_error)
     }
 
     fn take(&mut self) -> Result<RsaKey, SeedError> {
         match self.0.pop() {
             Some(key) => Ok(key),
-            None => RsaKey::generate().map_err(SeedError::generation),
+            None => RsaKey::generate().map_err(SeedError::key_generation_error),
         }
     }
 }
 
 /// How many keys the plan needs; one too few costs time only.
-fn key_count(plan: &WorldPlan) -> usize {
+fn required_key_count(plan: &SeedPlan) -> usize {
     let tenants = if plan.tenant == plan.vault.tenant { 1 } else { 2 };
     let authority = 1;
     let kms = usize::from(plan.kms_key.is_some());
-    let guests = if plan.guests { guests::KEYS } else { 0 };
+    let guests = if plan.guests { test_clients::KEY_COUNT } else { 0 };
     let mismatched =
-        plan.drills.iter().filter(|drill| drill.fault == drill::Fault::KeyMismatch).count();
+        plan.drills.iter().filter(|drill| drill.fault == fault_plan::IdentityFault::KeyMismatch).count();
     tenants + authority + kms + guests + plan.identities.len() + mismatched
 }
 

@@ -26,54 +26,54 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::authority::LocalAuthority;
-use crate::binding::is_server_name;
-use crate::doors::Door;
-use crate::engine::{Answer, Engine};
-use crate::request::{Reply, Request, Scheme, normal_path};
+use crate::identity_binding::is_proxy_server_name;
+use crate::ingress::Ingress;
+use crate::engine::{EngineReply, EmulatorEngine};
+use crate::request::{ServiceReply, ServiceRequest, RequestScheme, normalize_path};
 
 /// How large a body may be: a vault takes 25 KB, a certificate import somewhat more.
-const BODY_LIMIT: usize = 4 << 20;
+const MAX_BODY_BYTES: usize = 4 << 20;
 /// How long a shutdown waits for clients that do not finish.
-const GRACE: Duration = Duration::from_secs(5);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// How many connections are open at once; more wait in the queue of the system.
-pub(crate) const CONNECTIONS: usize = 1024;
+pub(crate) const MAX_CONNECTIONS: usize = 1024;
 /// How long the listener rests after it could not accept a connection: until a file descriptor
 /// is free again, every attempt would fail at once.
-const REST: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The first byte of a TLS connection: the content type `handshake`.
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Everything that a connection needs.
 #[derive(Clone)]
-pub(crate) struct Gate {
-    engine: Arc<Engine>,
+pub(crate) struct ConnectionContext {
+    engine: Arc<EmulatorEngine>,
     tls: TlsAcceptor,
     /// Whether names other than loopback ones may address the port itself.
-    remote: bool,
+    allow_foreign_names: bool,
 }
 
-impl Gate {
+impl ConnectionContext {
     /// A gate whose TLS speaks for Azure's names.
-    pub(crate) fn new(engine: Arc<Engine>, remote: bool) -> Result<Self, rustls::Error> {
+    pub(crate) fn new(engine: Arc<EmulatorEngine>, remote: bool) -> Result<Self, rustls::Error> {
         let resolver: Arc<LocalAuthority> = Arc::clone(&engine.authority);
         let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(resolver);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { engine, tls: TlsAcceptor::from(Arc::new(config)), remote })
+        Ok(Self { engine, tls: TlsAcceptor::from(Arc::new(config)), allow_foreign_names: remote })
     }
 }
 
 /// Where connections come from.
-pub(crate) trait Accept: Send {
+pub(crate) trait ConnectionListener: Send {
     /// The next connection, and who made it.
     fn accept(&mut self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send;
 }
 
-impl Accept for TcpListener {
+impl ConnectionListener for TcpListener {
     async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
         Self::accept(self).await
     }
@@ -82,8 +82,8 @@ impl Accept for TcpListener {
 /// Serves at most `most` connections at once until `stop` says so, then lets the requests in
 /// flight finish. `clock` is that of the clients outside, whatever clock the world runs on.
 pub(crate) async fn serve(
-    mut listener: impl Accept,
-    gate: Gate,
+    mut listener: impl ConnectionListener,
+    gate: ConnectionContext,
     clock: SharedClock,
     most: usize,
     mut stop: watch::Receiver<bool>,
@@ -93,14 +93,14 @@ pub(crate) async fn serve(
     let mut is_failing = false;
     loop {
         let accepted = tokio::select! {
-            accepted = accept_one(&mut listener, &room) => accepted,
+            accepted = accept_with_permit(&mut listener, &room) => accepted,
             Some(_) = connections.join_next() => continue,
-            () = stopped(&mut stop) => break,
+            () = wait_for_stop(&mut stop) => break,
         };
         match accepted {
             Ok((stream, peer, place)) => {
                 is_failing = false;
-                let served = connection(stream, peer.ip(), gate.clone(), stop.clone());
+                let served = serve_connection(stream, peer.ip(), gate.clone(), stop.clone());
                 connections.spawn(async move {
                     served.await;
                     drop(place);
@@ -112,14 +112,14 @@ pub(crate) async fn serve(
                 }
                 is_failing = true;
                 tokio::select! {
-                    () = clock.sleep(REST) => {}
-                    () = stopped(&mut stop) => break,
+                    () = clock.sleep(ACCEPT_RETRY_DELAY) => {}
+                    () = wait_for_stop(&mut stop) => break,
                 }
             }
         }
     }
     drop(listener);
-    let grace = clock.sleep(GRACE);
+    let grace = clock.sleep(SHUTDOWN_GRACE);
     tokio::select! {
         () = async { while connections.join_next().await.is_some() {} } => {}
         () = grace => {}
@@ -128,8 +128,8 @@ pub(crate) async fn serve(
 
 /// The next connection, once there is room for it. Nothing is lost if this is dropped halfway: a
 /// connection is taken from the queue last.
-async fn accept_one(
-    listener: &mut impl Accept,
+async fn accept_with_permit(
+    listener: &mut impl ConnectionListener,
     room: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let place = Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?;
@@ -138,14 +138,14 @@ async fn accept_one(
 }
 
 /// Ready once the server shall stop, or is gone.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }
 
 /// A tunnel that a client asked for: taken over once its `CONNECT` is answered.
-type AskedTunnel = Arc<Mutex<Option<hyper::upgrade::OnUpgrade>>>;
+type RequestedTunnel = Arc<Mutex<Option<hyper::upgrade::OnUpgrade>>>;
 
-async fn connection(stream: TcpStream, peer: IpAddr, gate: Gate, mut stop: watch::Receiver<bool>) {
+async fn serve_connection(stream: TcpStream, peer: IpAddr, gate: ConnectionContext, mut stop: watch::Receiver<bool>) {
     // Without it, Nagle's algorithm and delayed acknowledgements add 40 ms to small requests.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
@@ -153,17 +153,17 @@ async fn connection(stream: TcpStream, peer: IpAddr, gate: Gate, mut stop: watch
     let mut first = [0_u8; 1];
     let peeked = tokio::select! {
         peeked = stream.peek(&mut first) => peeked,
-        () = stopped(&mut stop) => return,
+        () = wait_for_stop(&mut stop) => return,
     };
     match peeked {
-        Ok(1) if first[0] == TLS_HANDSHAKE => return intercepted(stream, gate, stop).await,
+        Ok(1) if first[0] == TLS_HANDSHAKE => return serve_intercepted_tls(stream, gate, stop).await,
         Ok(1) => {}
         _ => return,
     }
-    let asked = AskedTunnel::default();
+    let asked = RequestedTunnel::default();
     let service = service_fn(|request| {
         let (gate, asked) = (gate.clone(), Arc::clone(&asked));
-        async move { at_port(gate, peer, &asked, request).await }
+        async move { handle_port_request(gate, peer, &asked, request).await }
     });
     let mut served = pin!(
         hyper::server::conn::http1::Builder::new()
@@ -172,7 +172,7 @@ async fn connection(stream: TcpStream, peer: IpAddr, gate: Gate, mut stop: watch
     );
     let ended = tokio::select! {
         ended = served.as_mut() => ended,
-        () = stopped(&mut stop) => {
+        () = wait_for_stop(&mut stop) => {
             served.as_mut().graceful_shutdown();
             served.await
         }
@@ -184,18 +184,18 @@ async fn connection(stream: TcpStream, peer: IpAddr, gate: Gate, mut stop: watch
     if let Some(tunnel) = tunnel
         && let Ok(upgraded) = tunnel.await
     {
-        intercepted(TokioIo::new(upgraded), gate, stop).await;
+        serve_intercepted_tls(TokioIo::new(upgraded), gate, stop).await;
     }
 }
 
 /// Speaks TLS in the name of the Azure host that the client asks for.
-async fn intercepted<S>(stream: S, gate: Gate, mut stop: watch::Receiver<bool>)
+async fn serve_intercepted_tls<S>(stream: S, gate: ConnectionContext, mut stop: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let handshake = tokio::select! {
         handshake = gate.tls.accept(stream) => handshake,
-        () = stopped(&mut stop) => return,
+        () = wait_for_stop(&mut stop) => return,
     };
     let stream = match handshake {
         Ok(stream) => stream,
@@ -207,13 +207,13 @@ where
     let name = stream.get_ref().1.server_name().unwrap_or_default().to_ascii_lowercase();
     let service = service_fn(|request| {
         let (gate, name) = (gate.clone(), name.clone());
-        async move { in_tunnel(gate, &name, request).await }
+        async move { handle_tunnel_request(gate, &name, request).await }
     });
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = served.as_mut() => ended,
-        () = stopped(&mut stop) => {
+        () = wait_for_stop(&mut stop) => {
             served.as_mut().graceful_shutdown();
             served.await
         }
@@ -225,110 +225,110 @@ where
 
 /// The reply never comes: the connection ends.
 #[derive(Debug, thiserror::Error)]
-enum Reset {
+enum ConnectionAborted {
     #[error("the connection was reset by an injected fault")]
-    Injected,
+    FaultInjected,
     #[error("the runtime ended before the reply was ready")]
     Interrupted(#[source] tokio::task::JoinError),
 }
 
-type HttpReply = http::Response<Full<Bytes>>;
+type HttpResponse = http::Response<Full<Bytes>>;
 
-async fn at_port(
-    gate: Gate,
+async fn handle_port_request(
+    gate: ConnectionContext,
     peer: IpAddr,
-    asked: &AskedTunnel,
+    asked: &RequestedTunnel,
     mut request: http::Request<Incoming>,
-) -> Result<HttpReply, Reset> {
+) -> Result<HttpResponse, ConnectionAborted> {
     if request.method() == Method::CONNECT {
-        let host = host_of(request.uri().host().unwrap_or_default());
+        let host = normalize_host(request.uri().host().unwrap_or_default());
         let port = request.uri().port_u16().unwrap_or(443);
-        if let Some(refusal) = gate.engine.refuse_tunnel(&host, port) {
-            return Ok(rendered(refusal, false));
+        if let Some(refusal) = gate.engine.reject_tunnel(&host, port) {
+            return Ok(into_http_response(refusal, false));
         }
         *asked.lock() = Some(hyper::upgrade::on(&mut request));
-        return Ok(rendered(Reply::empty(StatusCode::OK), false));
+        return Ok(into_http_response(ServiceReply::empty(StatusCode::OK), false));
     }
     if let Some(host) = request.uri().host() {
-        return answered(&gate, Scheme::Http, host_of(host), Door::Proxy, request).await;
+        return respond(&gate, RequestScheme::Http, normalize_host(host), Ingress::Proxy, request).await;
     }
-    let host = host_header(&request);
-    let door = if !gate.remote && !is_loopback(&host) {
-        Door::ForeignName
+    let host = host_from_header(&request);
+    let door = if !gate.allow_foreign_names && !is_loopback(&host) {
+        Ingress::ForeignHostName
     } else if peer.is_loopback() {
-        Door::Port
+        Ingress::Port
     } else {
-        Door::RemotePort
+        Ingress::RemotePort
     };
-    answered(&gate, Scheme::Http, host, door, request).await
+    respond(&gate, RequestScheme::Http, host, door, request).await
 }
 
-async fn in_tunnel(
-    gate: Gate,
+async fn handle_tunnel_request(
+    gate: ConnectionContext,
     name: &str,
     request: http::Request<Incoming>,
-) -> Result<HttpReply, Reset> {
+) -> Result<HttpResponse, ConnectionAborted> {
     // Clients of a token proxy go on naming the token service, or name the API server.
-    if is_server_name(name) {
-        return answered(&gate, Scheme::Https, name.to_owned(), Door::TokenProxy, request).await;
+    if is_proxy_server_name(name) {
+        return respond(&gate, RequestScheme::Https, name.to_owned(), Ingress::TokenProxy, request).await;
     }
-    let host = request.uri().host().map_or_else(|| host_header(&request), host_of);
-    let door = if host == name { Door::Tunnel } else { Door::Misdirected };
-    answered(&gate, Scheme::Https, host, door, request).await
+    let host = request.uri().host().map_or_else(|| host_from_header(&request), normalize_host);
+    let door = if host == name { Ingress::Tunnel } else { Ingress::MisdirectedTunnel };
+    respond(&gate, RequestScheme::Https, host, door, request).await
 }
 
-async fn answered(
-    gate: &Gate,
-    scheme: Scheme,
+async fn respond(
+    gate: &ConnectionContext,
+    scheme: RequestScheme,
     host: String,
-    door: Door,
+    door: Ingress,
     request: http::Request<Incoming>,
-) -> Result<HttpReply, Reset> {
+) -> Result<HttpResponse, ConnectionAborted> {
     let head = request.method() == Method::HEAD;
     let engine = Arc::clone(&gate.engine);
-    let request = match read(scheme, host, request).await {
+    let request = match read_request(scheme, host, request).await {
         Ok(request) => request,
         Err(bodiless) => {
-            let reply = Reply::text(
+            let reply = ServiceReply::text(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the body is larger than 4 MiB, or it broke off\n",
             );
-            return Ok(rendered(engine.refuse(&bodiless, reply.because("body")), head));
+            return Ok(into_http_response(engine.record_rejection(&bodiless, reply.with_rejection_reason("body")), head));
         }
     };
     // Writing files and making keys would hold up the other connections of this thread.
-    let slow = engine.is_stored() || request.path.starts_with("/lanyard/");
+    let slow = engine.writes_state_file() || request.path.starts_with("/lanyard/");
     let answer = if slow {
-        tokio::task::spawn_blocking(move || engine.answer(&request, door))
+        tokio::task::spawn_blocking(move || engine.handle_request(&request, door))
             .await
-            .map_err(Reset::Interrupted)?
+            .map_err(ConnectionAborted::Interrupted)?
     } else {
-        engine.answer(&request, door)
+        engine.handle_request(&request, door)
     };
-    let Answer { reply, delay, reset } = answer;
+    let EngineReply { reply, delay, reset_connection: reset } = answer;
     if !delay.is_zero() {
         gate.engine.clock.sleep(delay).await;
     }
-    if reset { Err(Reset::Injected) } else { Ok(rendered(reply, head)) }
+    if reset { Err(ConnectionAborted::FaultInjected) } else { Ok(into_http_response(reply, head)) }
 }
 
 /// Reads a request completely; without its body, if that is too large or breaks off.
-async fn read(
-    scheme: Scheme,
+async fn read_request(
+    scheme: RequestScheme,
     host: String,
     request: http::Request<Incoming>,
-) -> Result<Request, Request> {
+) -> Result<ServiceRequest, ServiceRequest> {
     let (parts, body) = request.into_parts();
-    let mut request = Request {
+    let mut request = ServiceRequest {
         method: parts.method,
         scheme,
         host,
-        path: normal_path(parts.uri.path()),
-        query: query(&parts.uri),
+        path: normalize_path(parts.uri.path()),
+        query: parse_query(&parts.uri),
         headers: parts.headers,
         body: Bytes::new(),
     };
-    match Limited::new(body, BODY_LIMIT).collect().await {
+    match Limited::new(body, MAX_BODY_BYTES).collect().await {
         Ok(body) => {
             request.body = body.to_bytes();
             Ok(request)
@@ -337,12 +337,12 @@ async fn read(
     }
 }
 
-fn query(uri: &Uri) -> Vec<(String, String)> {
+fn parse_query(uri: &Uri) -> Vec<(String, String)> {
     let text = uri.query().unwrap_or_default();
     url::form_urlencoded::parse(text.as_bytes()).into_owned().collect()
 }
 
-fn rendered(reply: Reply, head: bool) -> HttpReply {
+fn into_http_response(reply: ServiceReply, head: bool) -> HttpResponse {
     let length = reply.body.len();
     let mut response = http::Response::new(Full::new(if head { Bytes::new() } else { reply.body }));
     *response.status_mut() = reply.status;
@@ -356,14 +356,14 @@ fn rendered(reply: Reply, head: bool) -> HttpReply {
 }
 
 /// A host in lower case, without the brackets of IPv6 and without the dot of a complete name.
-fn host_of(host: &str) -> String {
+fn normalize_host(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase()
 }
 
-fn host_header(request: &http::Request<Incoming>) -> String {
+fn host_from_header(request: &http::Request<Incoming>) -> String {
     let text = request.headers().get(HOST).and_then(|value| value.to_str().ok());
     let authority = text.and_then(|text| text.parse::<http::uri::Authority>().ok());
-    authority.map(|authority| host_of(authority.host())).unwrap_or_default()
+    authority.map(|authority| normalize_host(authority.host())).unwrap_or_default()
 }
 
 fn is_loopback(host: &str) -> bool {

@@ -7,17 +7,17 @@ pub(crate) mod entra;
 pub(crate) mod imds;
 pub(crate) mod keyvault;
 
-use crate::operations::{Operation, Service};
+use crate::operations::{ServiceOperation, AzureService};
 
 /// The operations of a service; services that only exist to answer 501 have none.
-pub(crate) const fn operations(service: Service) -> &'static [&'static [Operation]] {
+pub(crate) const fn operations_of_service(service: AzureService) -> &'static [&'static [ServiceOperation]] {
     match service {
-        Service::Entra => entra::OPERATIONS,
-        Service::Imds => imds::OPERATIONS,
-        Service::WebApp => app_service::OPERATIONS,
-        Service::Arm => arm::OPERATIONS,
-        Service::KeyVault => keyvault::OPERATIONS,
-        Service::Control => control::OPERATIONS,
-        Service::Graph | Service::Blob => &[],
+        AzureService::Entra => entra::OPERATIONS,
+        AzureService::Imds => imds::OPERATIONS,
+        AzureService::AppService => app_service::OPERATIONS,
+        AzureService::Arm => arm::OPERATIONS,
+        AzureService::KeyVault => keyvault::OPERATIONS,
+        AzureService::Control => control::OPERATIONS,
+        AzureService::Graph | AzureService::Blob => &[],
     }
 }

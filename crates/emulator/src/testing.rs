@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::authority::LocalAuthority;
-use crate::call::Ids;
-use crate::certificates::{common_name, days_after, set_validity, signing_pair};
+use crate::operation_context::IdGenerator;
+use crate::certificates::{common_name, days_after, set_validity, rcgen_key_pair};
 use crate::directory::{
     CertificateAuthority, ClientSecret, FederatedCredential, KeyCredential, Principal,
     PrincipalKind, SubjectNameIssuer, Tenant, TrustedIssuer,
 };
-use crate::doors::Door;
-use crate::engine::Engine;
-use crate::keys::{RsaKey, SecretText};
-use crate::request::{Reply, Request, Scheme, normal_path};
-use crate::world::World;
+use crate::ingress::Ingress;
+use crate::engine::EmulatorEngine;
+use crate::keys::{RsaKey, RedactedText};
+use crate::request::{ServiceReply, ServiceRequest, RequestScheme, normalize_path};
+use crate::azure_state::AzureState;
 
 pub(crate) const TENANT: &str = "11111111-0000-4000-8000-000000000001";
 pub(crate) const DOMAIN: &str = "contoso.onmicrosoft.com";
@@ -59,11 +59,11 @@ pub(crate) fn issuer_key() -> RsaKey {
     KEYS[3].clone()
 }
 /// A key that nobody trusts.
-pub(crate) fn foreign_key() -> RsaKey {
+pub(crate) fn untrusted_key() -> RsaKey {
     KEYS[4].clone()
 }
 
-pub(crate) fn epoch() -> Timestamp {
+pub(crate) fn start_time() -> Timestamp {
     "2026-11-21T12:00:00Z".parse().unwrap()
 }
 
@@ -72,12 +72,12 @@ pub(crate) fn authority_params(name: &str) -> CertificateParams {
     params.distinguished_name = common_name(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    set_validity(&mut params, days_after(epoch(), -10), days_after(epoch(), 3_650));
+    set_validity(&mut params, days_after(start_time(), -10), days_after(start_time(), 3_650));
     params
 }
 
 /// A leaf of `key`, signed by an authority that is called `authority` and has `authority_key`.
-pub(crate) fn leaf(
+pub(crate) fn signed_leaf_certificate(
     subject: &str,
     key: &RsaKey,
     authority: (&str, &RsaKey),
@@ -86,18 +86,18 @@ pub(crate) fn leaf(
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(subject);
     let (from, until) = validity_days;
-    set_validity(&mut params, days_after(epoch(), from), days_after(epoch(), until));
-    let issuer = Issuer::new(authority_params(authority.0), signing_pair(authority.1).unwrap());
-    params.signed_by(&signing_pair(key).unwrap(), &issuer).unwrap().der().to_vec()
+    set_validity(&mut params, days_after(start_time(), from), days_after(start_time(), until));
+    let issuer = Issuer::new(authority_params(authority.0), rcgen_key_pair(authority.1).unwrap());
+    params.signed_by(&rcgen_key_pair(key).unwrap(), &issuer).unwrap().der().to_vec()
 }
 
-pub(crate) fn self_signed(subject: &str, key: &RsaKey, validity_days: (i64, i64)) -> Vec<u8> {
-    leaf(subject, key, (subject, key), validity_days)
+pub(crate) fn self_signed_certificate(subject: &str, key: &RsaKey, validity_days: (i64, i64)) -> Vec<u8> {
+    signed_leaf_certificate(subject, key, (subject, key), validity_days)
 }
 
 pub(crate) const MSI_AUTHORITY: &str = "msi";
 
-fn principal(client: &str, object: u128, kind: PrincipalKind) -> Principal {
+fn enabled_principal(client: &str, object: u128, kind: PrincipalKind) -> Principal {
     Principal {
         object_id: Uuid::from_u128(object),
         client_id: client.parse().unwrap(),
@@ -112,35 +112,35 @@ fn principal(client: &str, object: u128, kind: PrincipalKind) -> Principal {
     }
 }
 
-fn identity(name: &str) -> PrincipalKind {
+fn managed_identity_kind(name: &str) -> PrincipalKind {
     let id = format!(
         "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{name}"
     );
     PrincipalKind::ManagedIdentity { resource_id: id.parse().unwrap() }
 }
 
-pub(crate) fn world() -> World {
-    let mut world = World::default();
+pub(crate) fn azure_with_test_principals() -> AzureState {
+    let mut world = AzureState::default();
     let directory = &mut world.directory;
     let domains = vec![DOMAIN.to_owned()];
-    let tenant = Tenant::new(TENANT.parse().unwrap(), domains, tenant_key(), epoch());
+    let tenant = Tenant::new(TENANT.parse().unwrap(), domains, tenant_key(), start_time());
     directory.tenants.push(tenant.unwrap());
     let kind = PrincipalKind::Application { application_object_id: Uuid::from_u128(0xb1) };
-    let mut app = principal(APP, 0xc1, kind);
+    let mut app = enabled_principal(APP, 0xc1, kind);
     app.secrets.push(ClientSecret {
-        text: SecretText::new(SECRET.to_owned()),
-        expires: days_after(epoch(), 30),
+        text: RedactedText::new(SECRET.to_owned()),
+        expires: days_after(start_time(), 30),
     });
     app.certificates.push(KeyCredential {
-        certificate: self_signed("app", &client_key(), (-1, 90)),
-        expires: days_after(epoch(), 60),
+        certificate: self_signed_certificate("app", &client_key(), (-1, 90)),
+        expires: days_after(start_time(), 60),
     });
-    let mut msi = principal(MSI, 0xc2, identity("msi"));
+    let mut msi = enabled_principal(MSI, 0xc2, managed_identity_kind("msi"));
     msi.subject_name_issuer = Some(SubjectNameIssuer {
         subject: MSI_SUBJECT.to_owned(),
         authority: MSI_AUTHORITY.to_owned(),
     });
-    let mut federated = principal(FEDERATED, 0xc3, identity("federated"));
+    let mut federated = enabled_principal(FEDERATED, 0xc3, managed_identity_kind("federated"));
     federated.federated_credentials.push(FederatedCredential {
         name: "one".to_owned(),
         issuer: ISSUER.to_owned(),
@@ -149,7 +149,7 @@ pub(crate) fn world() -> World {
     });
     directory.principals.extend([app, msi, federated]);
     let certificate = authority_params(MSI_AUTHORITY)
-        .self_signed(&signing_pair(&authority_key()).unwrap())
+        .self_signed(&rcgen_key_pair(&authority_key()).unwrap())
         .unwrap();
     let authority =
         CertificateAuthority { certificate: certificate.der().to_vec(), key: authority_key() };
@@ -157,12 +157,12 @@ pub(crate) fn world() -> World {
     let keys = [("k1".to_owned(), issuer_key())].into();
     directory.issuers.insert(ISSUER.to_owned(), TrustedIssuer { keys, ..TrustedIssuer::default() });
     world.imds.assigned = vec![MSI.parse().unwrap()];
-    world.imds.identity_header = Some(SecretText::new("s3cret-header".to_owned()));
+    world.imds.identity_header = Some(RedactedText::new("s3cret-header".to_owned()));
     world
 }
 
 /// Signs a token as a client would: `alg` is of the header.
-pub(crate) fn signed(header: &Value, claims: &Value, key: &RsaKey) -> String {
+pub(crate) fn sign_token(header: &Value, claims: &Value, key: &RsaKey) -> String {
     let encode = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
     let message = format!("{}.{}", encode(header), encode(claims));
     let pair = RsaKeyPair::from_pkcs8(key.pkcs8()).unwrap();
@@ -175,7 +175,7 @@ pub(crate) fn signed(header: &Value, claims: &Value, key: &RsaKey) -> String {
 
 /// The claims of a client's own assertion for the global token endpoint.
 pub(crate) fn assertion_claims(client: &str) -> Value {
-    let now = epoch().as_second();
+    let now = start_time().as_second();
     json!({
         "aud": format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/token"),
         "iss": client,
@@ -188,28 +188,28 @@ pub(crate) fn assertion_claims(client: &str) -> Value {
 
 /// The engine of a world, asked without sockets.
 #[derive(Debug)]
-pub(crate) struct Probe {
-    pub(crate) engine: Engine,
+pub(crate) struct EngineFixture {
+    pub(crate) engine: EmulatorEngine,
     pub(crate) clock: ManualClock,
 }
 
-impl Probe {
-    pub(crate) fn new(world: World) -> Self {
-        let clock = ManualClock::starting_at(epoch());
+impl EngineFixture {
+    pub(crate) fn new(world: AzureState) -> Self {
+        let clock = ManualClock::starting_at(start_time());
         let authority = Arc::new(LocalAuthority::generate().unwrap());
-        let ids = Ids::Seeded { namespace: Uuid::from_u128(7), count: 0 };
-        let engine = Engine::new(Arc::new(clock.clone()), authority, world, ids, None);
+        let ids = IdGenerator::Seeded { namespace: Uuid::from_u128(7), count: 0 };
+        let engine = EmulatorEngine::new(Arc::new(clock.clone()), authority, world, ids, None);
         Self { engine, clock }
     }
 
-    pub(crate) fn ask(
+    pub(crate) fn send_request(
         &self,
-        door: Door,
+        door: Ingress,
         method: &Method,
         url: &str,
         headers: &[(&str, &str)],
         body: &str,
-    ) -> Reply {
+    ) -> ServiceReply {
         let url = url::Url::parse(url).unwrap();
         let headers: HeaderMap = headers
             .iter()
@@ -218,24 +218,24 @@ impl Probe {
                 (name, HeaderValue::from_str(value).unwrap())
             })
             .collect();
-        let request = Request {
+        let request = ServiceRequest {
             method: method.clone(),
-            scheme: if door == Door::Tunnel { Scheme::Https } else { Scheme::Http },
+            scheme: if door == Ingress::Tunnel { RequestScheme::Https } else { RequestScheme::Http },
             host: url.host_str().unwrap().to_owned(),
-            path: normal_path(url.path()),
+            path: normalize_path(url.path()),
             query: url.query_pairs().into_owned().collect(),
             headers,
             body: Bytes::copy_from_slice(body.as_bytes()),
         };
-        self.engine.answer(&request, door).reply
+        self.engine.handle_request(&request, door).reply
     }
 
-    pub(crate) fn get(&self, door: Door, url: &str, headers: &[(&str, &str)]) -> Reply {
-        self.ask(door, &Method::GET, url, headers, "")
+    pub(crate) fn get(&self, door: Ingress, url: &str, headers: &[(&str, &str)]) -> ServiceReply {
+        self.send_request(door, &Method::GET, url, headers, "")
     }
 
     /// Posts a token request to the v2.0 endpoint of a host.
-    pub(crate) fn token_at(&self, host: &str, tenant: &str, fields: &[(&str, &str)]) -> Reply {
+    pub(crate) fn request_token_at_host(&self, host: &str, tenant: &str, fields: &[(&str, &str)]) -> ServiceReply {
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs([
                 ("grant_type", "client_credentials"),
@@ -244,16 +244,16 @@ impl Probe {
             .extend_pairs(fields)
             .finish();
         let url = format!("https://{host}/{tenant}/oauth2/v2.0/token");
-        self.ask(Door::Tunnel, &Method::POST, &url, &[], &body)
+        self.send_request(Ingress::Tunnel, &Method::POST, &url, &[], &body)
     }
 
-    pub(crate) fn token(&self, fields: &[(&str, &str)]) -> Reply {
-        self.token_at(LOGIN, TENANT, fields)
+    pub(crate) fn request_token(&self, fields: &[(&str, &str)]) -> ServiceReply {
+        self.request_token_at_host(LOGIN, TENANT, fields)
     }
 
     /// Asks for a token with an assertion.
-    pub(crate) fn assert(&self, client: &str, assertion: &str) -> Reply {
-        self.token(&[
+    pub(crate) fn request_token_with_assertion(&self, client: &str, assertion: &str) -> ServiceReply {
+        self.request_token(&[
             ("client_id", client),
             ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
             ("client_assertion", assertion),
@@ -261,17 +261,17 @@ impl Probe {
     }
 }
 
-pub(crate) fn body(reply: &Reply) -> Value {
+pub(crate) fn reply_json(reply: &ServiceReply) -> Value {
     serde_json::from_slice(&reply.body).unwrap()
 }
 
 /// The AADSTS code of a refusal, or `None` for a success.
-pub(crate) fn code(reply: &Reply) -> Option<u64> {
-    body(reply)["error_codes"][0].as_u64()
+pub(crate) fn aadsts_code(reply: &ServiceReply) -> Option<u64> {
+    reply_json(reply)["error_codes"][0].as_u64()
 }
 
 /// The claims of an access token.
-pub(crate) fn claims(token: &str) -> Value {
+pub(crate) fn token_claims(token: &str) -> Value {
     let part = token.split('.').nth(1).unwrap();
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
 }

@@ -3,16 +3,16 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use lanyard_vocabulary::{ArmResourceId, ClientId, Cloud, TenantId};
+use lanyard_vocabulary::{ArmResourceId, EntraClientId, Cloud, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::call::Ids;
+use crate::operation_context::IdGenerator;
 use crate::directory::{Principal, Tenant};
-use crate::jose::{self, Algorithm, Token};
-use crate::keys::{KeyError, SecretText};
-use crate::world::World;
+use crate::jose::{self, AssertionAlgorithm, UnverifiedToken};
+use crate::keys::{RsaKeyError, RedactedText};
+use crate::azure_state::AzureState;
 
 /// How long access tokens live. The defaults are those of Azure: an hour for applications, a day
 /// for managed identities.
@@ -39,13 +39,13 @@ pub(crate) const SKEW_SECONDS: i64 = 300;
 
 /// Who makes a call, as a verified token says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Caller {
+pub(crate) struct AuthenticatedCaller {
     /// The object id of the principal: what roles are assigned to.
     pub(crate) object_id: Uuid,
     /// The application id.
-    pub(crate) app_id: ClientId,
+    pub(crate) app_id: EntraClientId,
     /// The tenant that issued the token.
-    pub(crate) tenant: TenantId,
+    pub(crate) tenant: EntraTenantId,
     /// The Azure resource of a managed identity.
     pub(crate) resource_id: Option<ArmResourceId>,
     /// The audience of the token.
@@ -54,7 +54,7 @@ pub(crate) struct Caller {
 
 /// Why a bearer token was not accepted. Each service says it in its own words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BearerProblem {
+pub(crate) enum BearerTokenError {
     /// No token was sent.
     #[error("no bearer token was sent")]
     Missing,
@@ -77,88 +77,88 @@ pub(crate) enum BearerProblem {
 
 /// Verifies the token of an `Authorization` header for one of `audiences` (compared exactly).
 pub(crate) fn verify_bearer(
-    world: &World,
+    world: &AzureState,
     authorization: Option<&str>,
     audiences: &[impl AsRef<str>],
     now: Timestamp,
-) -> Result<Caller, BearerProblem> {
+) -> Result<AuthenticatedCaller, BearerTokenError> {
     let (scheme, text) =
-        authorization.and_then(|header| header.split_once(' ')).ok_or(BearerProblem::Missing)?;
+        authorization.and_then(|header| header.split_once(' ')).ok_or(BearerTokenError::Missing)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(BearerProblem::Missing);
+        return Err(BearerTokenError::Missing);
     }
-    let token = Token::parse(text.trim()).ok_or(BearerProblem::Malformed)?;
+    let token = UnverifiedToken::parse(text.trim()).ok_or(BearerTokenError::Malformed)?;
     let key_id = token.header.kid.as_deref().unwrap_or_default();
     let tenant = world
         .directory
         .tenants
         .iter()
         .find(|tenant| tenant.key_id == key_id)
-        .ok_or(BearerProblem::NotIssuedHere)?;
-    let public = tenant.key.public_der().map_err(|_unreadable| BearerProblem::NotIssuedHere)?;
+        .ok_or(BearerTokenError::NotIssuedHere)?;
+    let public = tenant.key.public_der().map_err(|_unreadable| BearerTokenError::NotIssuedHere)?;
     // The algorithm is the issuer's choice, never the token's.
-    if token.header.alg != "RS256" || !token.is_signed_by(Algorithm::Rs256, &public) {
-        return Err(BearerProblem::NotIssuedHere);
+    if token.header.alg != "RS256" || !token.is_signed_by(AssertionAlgorithm::Rs256, &public) {
+        return Err(BearerTokenError::NotIssuedHere);
     }
-    caller(&token, tenant, audiences, now)
+    caller_from_claims(&token, tenant, audiences, now)
 }
 
-fn caller(
-    token: &Token,
+fn caller_from_claims(
+    token: &UnverifiedToken,
     tenant: &Tenant,
     audiences: &[impl AsRef<str>],
     now: Timestamp,
-) -> Result<Caller, BearerProblem> {
+) -> Result<AuthenticatedCaller, BearerTokenError> {
     let whole = |claim| token.claims.get(claim).and_then(Value::as_i64);
     let (Some(begins), Some(ends)) = (whole("nbf"), whole("exp")) else {
-        return Err(BearerProblem::Malformed);
+        return Err(BearerTokenError::Malformed);
     };
     let second = now.as_second();
     if second >= ends || second < begins - SKEW_SECONDS {
-        return Err(BearerProblem::Lifetime);
+        return Err(BearerTokenError::Lifetime);
     }
-    let audience = token.text("aud").ok_or(BearerProblem::Malformed)?;
+    let audience = token.text_claim("aud").ok_or(BearerTokenError::Malformed)?;
     if !audiences.iter().any(|accepted| accepted.as_ref() == audience) {
-        return Err(BearerProblem::Audience { found: audience.to_owned() });
+        return Err(BearerTokenError::Audience { found: audience.to_owned() });
     }
-    let object_id = token.text("oid").and_then(|text| text.parse().ok());
-    let app_id = token.text("appid").and_then(|text| text.parse().ok());
-    Ok(Caller {
-        object_id: object_id.ok_or(BearerProblem::Malformed)?,
-        app_id: app_id.ok_or(BearerProblem::Malformed)?,
+    let object_id = token.text_claim("oid").and_then(|text| text.parse().ok());
+    let app_id = token.text_claim("appid").and_then(|text| text.parse().ok());
+    Ok(AuthenticatedCaller {
+        object_id: object_id.ok_or(BearerTokenError::Malformed)?,
+        app_id: app_id.ok_or(BearerTokenError::Malformed)?,
         tenant: tenant.id.clone(),
-        resource_id: token.text("xms_mirid").and_then(|text| text.parse().ok()),
+        resource_id: token.text_claim("xms_mirid").and_then(|text| text.parse().ok()),
         audience: audience.to_owned(),
     })
 }
 
 /// How a principal proved who it is: `appidacr` of its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Proof {
+pub(crate) enum ClientAuthMethod {
     /// By a client secret.
     Secret,
     /// By a certificate, by a federated token, or by the machine it runs on.
-    Key,
+    KeyOrToken,
 }
 
 /// What a token is issued for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Grant<'a> {
+pub(crate) struct TokenGrant<'a> {
     /// The principal.
     pub(crate) principal: &'a Principal,
     /// The resource exactly as it was asked for: it becomes `aud`, slash and all.
     pub(crate) resource: &'a str,
     /// How the principal proved who it is.
-    pub(crate) proof: Proof,
+    pub(crate) auth_method: ClientAuthMethod,
     /// The cloud of the token service.
     pub(crate) cloud: Cloud,
 }
 
 /// A token that was issued.
 #[derive(Debug)]
-pub(crate) struct Issued {
+pub(crate) struct IssuedAccessToken {
     /// The token.
-    pub(crate) token: SecretText,
+    pub(crate) token: RedactedText,
     /// When it begins, in seconds of Unix time.
     pub(crate) not_before: i64,
     /// How long it lives, in seconds.
@@ -167,7 +167,7 @@ pub(crate) struct Issued {
     pub(crate) refresh_in: Option<u32>,
 }
 
-impl Issued {
+impl IssuedAccessToken {
     /// When it ends, in seconds of Unix time.
     pub(crate) fn expires_on(&self) -> i64 {
         self.not_before + i64::from(self.expires_in)
@@ -175,7 +175,7 @@ impl Issued {
 }
 
 /// The issuer of version 1.0 tokens, which ARM and the vaults get from either endpoint.
-pub(crate) fn issuer(cloud: Cloud, tenant: &TenantId) -> String {
+pub(crate) fn v1_issuer(cloud: Cloud, tenant: &EntraTenantId) -> String {
     let host = match cloud {
         Cloud::China => "sts.chinacloudapi.cn",
         Cloud::German => "sts.microsoftonline.de",
@@ -185,13 +185,13 @@ pub(crate) fn issuer(cloud: Cloud, tenant: &TenantId) -> String {
 }
 
 /// Issues a token in the form of version 1.0.
-pub(crate) fn issue(
+pub(crate) fn issue_access_token(
     policy: TokenPolicy,
     tenant: &Tenant,
-    grant: Grant<'_>,
+    grant: TokenGrant<'_>,
     now: Timestamp,
-    ids: &mut Ids,
-) -> Result<Issued, KeyError> {
+    ids: &mut IdGenerator,
+) -> Result<IssuedAccessToken, RsaKeyError> {
     let managed_identity = grant.principal.resource_id();
     let expires_in = if managed_identity.is_some() {
         policy.managed_identity_seconds
@@ -199,7 +199,7 @@ pub(crate) fn issue(
         policy.application_seconds
     };
     let not_before = now.as_second();
-    let issuer = issuer(grant.cloud, &tenant.id);
+    let issuer = v1_issuer(grant.cloud, &tenant.id);
     let mut claims = Map::new();
     let mut claim = |name: &str, value: Value| claims.insert(name.to_owned(), value);
     claim("aud", json!(grant.resource));
@@ -214,9 +214,9 @@ pub(crate) fn issue(
         claim(name, json!(grant.principal.object_id));
     }
     claim("appid", json!(grant.principal.client_id));
-    claim("appidacr", json!(if grant.proof == Proof::Secret { "1" } else { "2" }));
+    claim("appidacr", json!(if grant.auth_method == ClientAuthMethod::Secret { "1" } else { "2" }));
     claim("idtyp", json!("app"));
-    claim("uti", json!(URL_SAFE_NO_PAD.encode(ids.uuid().as_bytes())));
+    claim("uti", json!(URL_SAFE_NO_PAD.encode(ids.next_uuid().as_bytes())));
     claim("ver", json!("1.0"));
     if let Some(resource) = managed_identity {
         claim("xms_mirid", json!(resource));
@@ -225,8 +225,8 @@ pub(crate) fn issue(
     claim("xms_emu", json!("lanyard"));
     let header =
         json!({ "typ": "JWT", "alg": "RS256", "x5t": tenant.key_id, "kid": tenant.key_id });
-    Ok(Issued {
-        token: SecretText::new(jose::sign(&header, &claims, &tenant.key)?),
+    Ok(IssuedAccessToken {
+        token: RedactedText::new(jose::sign_rs256_token(&header, &claims, &tenant.key)?),
         not_before,
         expires_in,
         refresh_in: (expires_in > LONG_LIFE_SECONDS).then_some(expires_in / 2),
@@ -239,73 +239,73 @@ mod tests {
 
     use super::*;
     use crate::keys::RsaKey;
-    use crate::testing::{MSI, TENANT, client_key, epoch, signed, tenant_key, world};
+    use crate::testing::{MSI, TENANT, client_key, start_time, sign_token, tenant_key, azure_with_test_principals};
 
-    const VAULT: &str = "https://vault.azure.net";
+    const VAULT_AUDIENCE: &str = "https://vault.azure.net";
 
-    fn issued(world: &World) -> String {
-        let principal = world.directory.by_client(MSI.parse().unwrap()).unwrap();
+    fn issue_bearer_header(world: &AzureState) -> String {
+        let principal = world.directory.by_client_id(MSI.parse().unwrap()).unwrap();
         let tenant = world.directory.tenant(TENANT).unwrap();
-        let grant = Grant { principal, resource: VAULT, proof: Proof::Key, cloud: Cloud::Public };
-        let issued = issue(world.tokens, tenant, grant, epoch(), &mut Ids::Random).unwrap();
+        let grant = TokenGrant { principal, resource: VAULT_AUDIENCE, auth_method: ClientAuthMethod::KeyOrToken, cloud: Cloud::Public };
+        let issued = issue_access_token(world.tokens, tenant, grant, start_time(), &mut IdGenerator::Random).unwrap();
         format!("Bearer {}", issued.token.expose())
     }
 
-    fn verify(world: &World, header: &str, now: Timestamp) -> Result<Caller, BearerProblem> {
-        verify_bearer(world, Some(header), &[VAULT], now)
+    fn verify_vault_bearer(world: &AzureState, header: &str, now: Timestamp) -> Result<AuthenticatedCaller, BearerTokenError> {
+        verify_bearer(world, Some(header), &[VAULT_AUDIENCE], now)
     }
 
     #[test]
-    fn a_token_names_its_caller_until_the_second_it_ends() {
-        let world = world();
-        let header = issued(&world);
-        let caller = verify(&world, &header, epoch()).unwrap();
+    fn valid_token_identifies_its_caller_until_expiry() {
+        let world = azure_with_test_principals();
+        let header = issue_bearer_header(&world);
+        let caller = verify_vault_bearer(&world, &header, start_time()).unwrap();
         assert_eq!(caller.app_id, MSI.parse().unwrap());
         assert_eq!(caller.tenant.as_str(), TENANT);
         assert!(caller.resource_id.is_some());
-        assert_eq!(caller.audience, VAULT);
-        let after = |seconds| epoch() + Duration::from_secs(seconds);
-        assert!(verify(&world, &header, after(86_398)).is_ok());
-        assert_eq!(verify(&world, &header, after(86_399)), Err(BearerProblem::Lifetime));
-        let skewed = epoch() - Duration::from_secs(301);
-        assert_eq!(verify(&world, &header, skewed), Err(BearerProblem::Lifetime));
-        assert!(verify(&world, &header.replace("Bearer", "bearer"), epoch()).is_ok());
+        assert_eq!(caller.audience, VAULT_AUDIENCE);
+        let after = |seconds| start_time() + Duration::from_secs(seconds);
+        assert!(verify_vault_bearer(&world, &header, after(86_398)).is_ok());
+        assert_eq!(verify_vault_bearer(&world, &header, after(86_399)), Err(BearerTokenError::Lifetime));
+        let skewed = start_time() - Duration::from_secs(301);
+        assert_eq!(verify_vault_bearer(&world, &header, skewed), Err(BearerTokenError::Lifetime));
+        assert!(verify_vault_bearer(&world, &header.replace("Bearer", "bearer"), start_time()).is_ok());
     }
 
     #[test]
-    fn the_audience_is_compared_to_the_letter() {
-        let world = world();
-        let header = issued(&world);
+    fn token_audience_is_compared_exactly() {
+        let world = azure_with_test_principals();
+        let header = issue_bearer_header(&world);
         for other in ["https://vault.azure.net/", "https://management.azure.com", ""] {
-            let found = verify_bearer(&world, Some(&header), &[other], epoch());
-            assert_eq!(found, Err(BearerProblem::Audience { found: VAULT.to_owned() }), "{other}");
+            let found = verify_bearer(&world, Some(&header), &[other], start_time());
+            assert_eq!(found, Err(BearerTokenError::Audience { found: VAULT_AUDIENCE.to_owned() }), "{other}");
         }
     }
 
     #[test]
-    fn what_this_world_did_not_sign_is_not_a_token() {
-        let world = world();
-        let good = issued(&world);
-        let parsed = Token::parse(good.split_once(' ').unwrap().1).unwrap();
+    fn tokens_not_signed_by_a_tenant_are_rejected() {
+        let world = azure_with_test_principals();
+        let good = issue_bearer_header(&world);
+        let parsed = UnverifiedToken::parse(good.split_once(' ').unwrap().1).unwrap();
         let claims = Value::Object(parsed.claims);
         let key_id = parsed.header.kid.unwrap();
         let with = |alg: &str, kid: &str, key: &RsaKey| {
-            format!("Bearer {}", signed(&json!({ "alg": alg, "kid": kid }), &claims, key))
+            format!("Bearer {}", sign_token(&json!({ "alg": alg, "kid": kid }), &claims, key))
         };
         let resigned = with("RS256", &key_id, &tenant_key());
-        assert!(verify(&world, &resigned, epoch()).is_ok());
+        assert!(verify_vault_bearer(&world, &resigned, start_time()).is_ok());
         let cases = [
-            (with("RS256", &key_id, &client_key()), BearerProblem::NotIssuedHere),
-            (with("RS256", "other", &tenant_key()), BearerProblem::NotIssuedHere),
-            (with("PS256", &key_id, &tenant_key()), BearerProblem::NotIssuedHere),
-            (with("none", &key_id, &tenant_key()), BearerProblem::NotIssuedHere),
-            ("Bearer a.b.c".to_owned(), BearerProblem::Malformed),
-            ("Basic abc".to_owned(), BearerProblem::Missing),
-            ("Bearer".to_owned(), BearerProblem::Missing),
+            (with("RS256", &key_id, &client_key()), BearerTokenError::NotIssuedHere),
+            (with("RS256", "other", &tenant_key()), BearerTokenError::NotIssuedHere),
+            (with("PS256", &key_id, &tenant_key()), BearerTokenError::NotIssuedHere),
+            (with("none", &key_id, &tenant_key()), BearerTokenError::NotIssuedHere),
+            ("Bearer a.b.c".to_owned(), BearerTokenError::Malformed),
+            ("Basic abc".to_owned(), BearerTokenError::Missing),
+            ("Bearer".to_owned(), BearerTokenError::Missing),
         ];
         for (header, expected) in cases {
-            assert_eq!(verify(&world, &header, epoch()), Err(expected), "{header}");
+            assert_eq!(verify_vault_bearer(&world, &header, start_time()), Err(expected), "{header}");
         }
-        assert_eq!(verify_bearer(&world, None, &[VAULT], epoch()), Err(BearerProblem::Missing));
+        assert_eq!(verify_bearer(&world, None, &[VAULT_AUDIENCE], start_time()), Err(BearerTokenError::Missing));
     }
 }

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use lanyard_clock::{Clock as _, SystemClock};
 use lanyard_emulator::{
-    Bundle, DnsZonePlan, Drill, Emulator, Fault, IdentityPlan, VaultPlan, WorldPlan,
+    CredentialBundleFormat, DnsZonePlan, FaultPlan, Emulator, IdentityFault, IdentityPlan, VaultPlan, SeedPlan,
 };
 use lanyard_vocabulary::{Cloud, Component, ObjectEncoding};
 use rustls_pki_types::pem::PemObject;
@@ -22,7 +22,7 @@ const VAULT: &str = "platform-kv.vault.azure.net";
 const TENANT_OF_VAULT: &str = "22222222-2222-4222-8222-222222222222";
 const CONTROL: (&str, &str) = ("x-lanyard-control", "1");
 
-fn plan() -> WorldPlan {
+fn plan() -> SeedPlan {
     let group = "/subscriptions/sub/resourceGroups";
     let vnet = format!("{group}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet");
     let nsg =
@@ -30,11 +30,11 @@ fn plan() -> WorldPlan {
     let identity = |component: Component| IdentityPlan {
         component,
         client_id: None,
-        secret_name: component.facts().secret_suffix.parse().unwrap(),
+        secret_name: component.definition().secret_suffix.parse().unwrap(),
         encoding: ObjectEncoding::Utf8,
-        bundle: Bundle::Pem,
+        bundle: CredentialBundleFormat::Pem,
     };
-    WorldPlan {
+    SeedPlan {
         tenant: TENANT.parse().unwrap(),
         subscription: "sub".parse().unwrap(),
         cloud: Cloud::Public,
@@ -58,14 +58,14 @@ fn plan() -> WorldPlan {
 }
 
 /// A stranger to this workspace: an HTTP client with a proxy and a CA.
-struct Stranger<'a> {
+struct PlainHttpClient<'a> {
     emulator: &'a Emulator,
     proxied: reqwest::Client,
     direct: reqwest::Client,
 }
 
-impl<'a> Stranger<'a> {
-    fn of(emulator: &'a Emulator) -> Self {
+impl<'a> PlainHttpClient<'a> {
+    fn for_emulator(emulator: &'a Emulator) -> Self {
         let authority = reqwest::Certificate::from_pem(emulator.ca_pem().as_bytes()).unwrap();
         let proxied = reqwest::Client::builder()
             .proxy(reqwest::Proxy::all(emulator.proxy_url()).unwrap())
@@ -76,17 +76,17 @@ impl<'a> Stranger<'a> {
         Self { emulator, proxied, direct }
     }
 
-    async fn sent(request: reqwest::RequestBuilder) -> (u16, Value) {
+    async fn send_request(request: reqwest::RequestBuilder) -> (u16, Value) {
         let response = request.send().await.unwrap();
         let status = response.status().as_u16();
         let bytes = response.bytes().await.unwrap();
         (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 
-    async fn control(&self, method: reqwest::Method, path: &str, body: &str) -> (u16, Value) {
+    async fn send_control_request(&self, method: reqwest::Method, path: &str, body: &str) -> (u16, Value) {
         let url = format!("{}/lanyard/v1/{path}", self.emulator.proxy_url());
         let request = self.direct.request(method, url).header(CONTROL.0, CONTROL.1);
-        Self::sent(request.body(body.to_owned())).await
+        Self::send_request(request.body(body.to_owned())).await
     }
 
     /// The token of the machine for the vaults.
@@ -95,27 +95,27 @@ impl<'a> Stranger<'a> {
             "{}/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://vault.azure.net",
             self.emulator.proxy_url()
         );
-        let (status, body) = Self::sent(self.direct.get(url).header("Metadata", "true")).await;
+        let (status, body) = Self::send_request(self.direct.get(url).header("Metadata", "true")).await;
         assert_eq!(status, 200, "{body}");
         body["access_token"].as_str().unwrap().to_owned()
     }
 
-    async fn document(&self, component: Component) -> Value {
+    async fn read_credential_document(&self, component: Component) -> Value {
         let token = self.machine_token().await;
-        let name = component.facts().secret_suffix;
+        let name = component.definition().secret_suffix;
         let url = format!("https://{VAULT}/secrets/{name}?api-version=7.5");
-        let (status, body) = Self::sent(self.proxied.get(url).bearer_auth(token)).await;
+        let (status, body) = Self::send_request(self.proxied.get(url).bearer_auth(token)).await;
         assert_eq!(status, 200, "{component:?}: {body}");
         serde_json::from_str(body["value"].as_str().unwrap()).unwrap()
     }
 
     /// Asks for a token with the credential of a document, as the MSI data plane's clients do.
-    async fn sign_in(&self, document: &Value, now: i64) -> (u16, Value) {
+    async fn request_arm_token(&self, document: &Value, now: i64) -> (u16, Value) {
         let field = |name: &str| document[name].as_str().unwrap().to_owned();
         let endpoint =
             format!("{}{}/oauth2/v2.0/token", field("authentication_endpoint"), field("tenant_id"));
         let pem = STANDARD.decode(field("client_secret")).unwrap();
-        let assertion = assertion(&pem, &field("client_id"), &endpoint, now);
+        let assertion = sign_client_assertion(&pem, &field("client_id"), &endpoint, now);
         let form = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("grant_type", "client_credentials")
             .append_pair("client_id", &field("client_id"))
@@ -126,11 +126,11 @@ impl<'a> Stranger<'a> {
             )
             .append_pair("client_assertion", &assertion)
             .finish();
-        Self::sent(self.proxied.post(endpoint).body(form)).await
+        Self::send_request(self.proxied.post(endpoint).body(form)).await
     }
 }
 
-fn assertion(pem: &[u8], client: &str, audience: &str, now: i64) -> String {
+fn sign_client_assertion(pem: &[u8], client: &str, audience: &str, now: i64) -> String {
     let key = PrivatePkcs8KeyDer::from_pem_slice(pem).unwrap();
     let chain: Vec<_> =
         CertificateDer::pem_slice_iter(pem).map(|certificate| certificate.unwrap()).collect();
@@ -152,16 +152,16 @@ fn assertion(pem: &[u8], client: &str, audience: &str, now: i64) -> String {
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-fn claims(token: &str) -> Value {
+fn token_claims(token: &str) -> Value {
     let part = token.split('.').nth(1).unwrap();
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
 }
 
 #[tokio::test]
-async fn every_component_travels_from_the_machine_to_its_own_token() {
+async fn every_component_gets_an_arm_token_from_its_vault_credential() {
     let clock = SystemClock::shared();
     let emulator = Emulator::builder().seed(plan()).start().await.unwrap();
-    let stranger = Stranger::of(&emulator);
+    let stranger = PlainHttpClient::for_emulator(&emulator);
     let now = clock.now().as_second();
 
     let challenge = stranger
@@ -180,8 +180,8 @@ async fn every_component_travels_from_the_machine_to_its_own_token() {
     );
     let mut tokens = Vec::new();
     for component in Component::ALL {
-        let document = stranger.document(component).await;
-        let (status, body) = stranger.sign_in(&document, now).await;
+        let document = stranger.read_credential_document(component).await;
+        let (status, body) = stranger.request_arm_token(&document, now).await;
         assert_eq!(status, 200, "{component:?}: {body}");
         tokens.push(body["access_token"].as_str().unwrap().to_owned());
     }
@@ -194,74 +194,74 @@ async fn every_component_travels_from_the_machine_to_its_own_token() {
         [("Microsoft.Network/loadBalancers", 200), ("Microsoft.Storage/storageAccounts", 403)]
     {
         let url = format!("{group}/{path}?api-version=2023-11-01");
-        let (status, body) = Stranger::sent(stranger.proxied.get(url).bearer_auth(token)).await;
+        let (status, body) = PlainHttpClient::send_request(stranger.proxied.get(url).bearer_auth(token)).await;
         assert_eq!(status, expected, "{path}: {body}");
     }
 
-    let principal = claims(token)["oid"].as_str().unwrap().to_owned();
+    let principal = token_claims(token)["oid"].as_str().unwrap().to_owned();
     let scope = "/subscriptions/sub/resourceGroups/demo-abcde";
     let ask = |action: &str| format!("explain?principal={principal}&scope={scope}&action={action}");
     for (action, granted) in [
         ("Microsoft.Network/loadBalancers/read", true),
         ("Microsoft.Storage/storageAccounts/read", false),
     ] {
-        let (status, why) = stranger.control(reqwest::Method::GET, &ask(action), "").await;
+        let (status, why) = stranger.send_control_request(reqwest::Method::GET, &ask(action), "").await;
         assert_eq!((status, &why["granted"]), (200, &json!(granted)), "{why}");
         assert!(why["reason"].is_string(), "{why}");
     }
 
-    let before = stranger.document(Component::ALL[0]).await;
+    let before = stranger.read_credential_document(Component::ALL[0]).await;
     let rotation = json!({ "component": Component::ALL[0].name(), "padding": 8_000 }).to_string();
-    let (status, rotated) = stranger.control(reqwest::Method::POST, "rotate", &rotation).await;
+    let (status, rotated) = stranger.send_control_request(reqwest::Method::POST, "rotate", &rotation).await;
     assert_eq!(status, 201, "{rotated}");
     assert!(rotated["bytes"].as_u64().unwrap() > 12_000, "{rotated}");
-    let after = stranger.document(Component::ALL[0]).await;
+    let after = stranger.read_credential_document(Component::ALL[0]).await;
     assert_ne!(before["client_secret"], after["client_secret"]);
     assert!(after["not_before"].as_str() > before["not_before"].as_str());
-    assert_eq!(stranger.sign_in(&after, now).await.0, 200);
+    assert_eq!(stranger.request_arm_token(&after, now).await.0, 200);
 
-    let ledger = serde_json::to_string(&emulator.ledger()).unwrap();
+    let ledger = serde_json::to_string(&emulator.request_log()).unwrap();
     for secret in tokens.iter().chain([&before["client_secret"].to_string()]) {
         assert!(!ledger.contains(secret.as_str()));
     }
     assert!(!ledger.contains("eyJ"));
-    assert!(emulator.ledger().iter().all(|entry| !entry.missing));
+    assert!(emulator.request_log().iter().all(|entry| !entry.missing));
     emulator.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_drill_breaks_its_component_where_it_says() {
+async fn injected_fault_breaks_its_component_at_the_named_hop() {
     let now = SystemClock::new().now().as_second();
     let drills = [
-        (Fault::Audience, 700_023),
-        (Fault::Expired, 1_000_502),
-        (Fault::KeyMismatch, 700_027),
-        (Fault::UnknownApplication, 700_016),
+        (IdentityFault::Audience, 700_023),
+        (IdentityFault::Expired, 1_000_502),
+        (IdentityFault::KeyMismatch, 700_027),
+        (IdentityFault::UnknownApplication, 700_016),
     ];
     let mut plan = plan();
     for ((fault, _), component) in drills.iter().zip(Component::ALL) {
-        plan.drills.push(Drill { fault: *fault, component });
+        plan.drills.push(FaultPlan { fault: *fault, component });
     }
     let emulator = Emulator::builder().seed(plan).start().await.unwrap();
-    let stranger = Stranger::of(&emulator);
+    let stranger = PlainHttpClient::for_emulator(&emulator);
     for ((fault, code), component) in drills.into_iter().zip(Component::ALL) {
-        let document = stranger.document(component).await;
-        let (_, body) = stranger.sign_in(&document, now).await;
+        let document = stranger.read_credential_document(component).await;
+        let (_, body) = stranger.request_arm_token(&document, now).await;
         assert_eq!(body["error_codes"], json!([code]), "{fault}: {body}");
     }
-    let untouched = stranger.document(Component::ALL[5]).await;
-    assert_eq!(stranger.sign_in(&untouched, now).await.0, 200);
+    let untouched = stranger.read_credential_document(Component::ALL[5]).await;
+    assert_eq!(stranger.request_arm_token(&untouched, now).await.0, 200);
 }
 
 #[tokio::test]
-async fn guests_sign_in_by_secret_and_by_a_minted_subject_token() {
+async fn test_clients_sign_in_by_secret_and_by_subject_token() {
     let mut plan = plan();
     plan.guests = true;
     plan.vault.tenant = plan.tenant.clone();
     let emulator = Emulator::builder().seed(plan).start().await.unwrap();
-    let stranger = Stranger::of(&emulator);
-    let (_, guests) = stranger.control(reqwest::Method::GET, "guests", "").await;
-    let (status, minted) = stranger.control(reqwest::Method::POST, "federated-token", "").await;
+    let stranger = PlainHttpClient::for_emulator(&emulator);
+    let (_, guests) = stranger.send_control_request(reqwest::Method::GET, "guests", "").await;
+    let (status, minted) = stranger.send_control_request(reqwest::Method::POST, "federated-token", "").await;
     assert_eq!(status, 201, "{minted}");
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let endpoint =
@@ -282,7 +282,7 @@ async fn guests_sign_in_by_secret_and_by_a_minted_subject_token() {
             .append_pair("scope", "https://vault.azure.net/.default")
             .extend_pairs(credential)
             .finish();
-        let (status, body) = Stranger::sent(stranger.proxied.post(&endpoint).body(form)).await;
+        let (status, body) = PlainHttpClient::send_request(stranger.proxied.post(&endpoint).body(form)).await;
         assert_eq!(status, 200, "{body}");
         let token = text(&body["access_token"]);
         let url = format!(
@@ -290,29 +290,29 @@ async fn guests_sign_in_by_secret_and_by_a_minted_subject_token() {
             text(&guests["vaultHost"]),
             text(&guests["secretName"])
         );
-        let (status, body) = Stranger::sent(stranger.proxied.get(url).bearer_auth(token)).await;
+        let (status, body) = PlainHttpClient::send_request(stranger.proxied.get(url).bearer_auth(token)).await;
         assert_eq!(status, 200, "{body}");
     }
 }
 
 #[tokio::test]
-async fn a_seeded_world_survives_a_restart_with_every_key() {
+async fn seeded_state_survives_restart_with_every_key() {
     let directory = tempfile::tempdir().unwrap();
     let now = SystemClock::new().now().as_second();
     let first = Emulator::builder().seed(plan()).state_dir(directory.path()).start().await.unwrap();
-    let document = Stranger::of(&first).document(Component::ALL[3]).await;
+    let document = PlainHttpClient::for_emulator(&first).read_credential_document(Component::ALL[3]).await;
     let rotation = json!({ "clientId": document["client_id"] }).to_string();
     let (status, body) =
-        Stranger::of(&first).control(reqwest::Method::POST, "rotate", &rotation).await;
+        PlainHttpClient::for_emulator(&first).send_control_request(reqwest::Method::POST, "rotate", &rotation).await;
     assert_eq!(status, 201, "{body}");
     first.shutdown().await;
     let second =
         Emulator::builder().seed(plan()).state_dir(directory.path()).start().await.unwrap();
-    let stranger = Stranger::of(&second);
-    let rotated = stranger.document(Component::ALL[3]).await;
+    let stranger = PlainHttpClient::for_emulator(&second);
+    let rotated = stranger.read_credential_document(Component::ALL[3]).await;
     assert_eq!(rotated["client_id"], document["client_id"]);
     assert_ne!(rotated["client_secret"], document["client_secret"]);
     for old_or_new in [&document, &rotated] {
-        assert_eq!(stranger.sign_in(old_or_new, now).await.0, 200);
+        assert_eq!(stranger.request_arm_token(old_or_new, now).await.0, 200);
     }
 }

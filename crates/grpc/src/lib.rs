@@ -25,11 +25,11 @@
 //! ```
 
 mod generated;
-mod redacted;
+mod redacted_debug;
 mod socket;
-mod wiped;
+mod zeroize_on_drop;
 
 pub use generated::{csi, kms_v1beta1, kms_v2, provider, registration};
 pub use socket::{
-    Connection, Incoming, MAX_SOCKET_PATH, PrivateSocket, SocketError, SocketFile, connect,
+    SocketConnection, IncomingConnections, MAX_SOCKET_PATH, PrivateSocket, SocketError, SocketFile, channel_to_socket,
 };

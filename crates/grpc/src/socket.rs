@@ -4,10 +4,10 @@
 //! [`PrivateSocket`] therefore has mode 0600 before anybody can see it, whatever the umask, and
 //! appears under its name only when it listens already.
 
-mod authority;
+mod authority_rewriter;
 mod connection;
 mod error;
-mod file;
+mod socket_file;
 #[cfg(test)]
 mod tests;
 
@@ -27,11 +27,11 @@ use tokio_stream::Stream;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
-pub use self::connection::Connection;
-use self::error::Operation;
+pub use self::connection::SocketConnection;
+use self::error::SocketOperation;
 pub use self::error::SocketError;
-use self::file::Place;
-pub use self::file::SocketFile;
+use self::socket_file::SocketLocation;
+pub use self::socket_file::SocketFile;
 
 /// The longest path of a unix socket, in bytes (unix(7): `sun_path` without its final zero).
 pub const MAX_SOCKET_PATH: usize = 107;
@@ -56,31 +56,31 @@ impl PrivateSocket {
         if length > MAX_SOCKET_PATH {
             return Err(SocketError::TooLong { path: path.to_owned(), length });
         }
-        let place = Place::open(path)?;
-        place.refuse_occupied()?;
-        let listener = listening(&place)?;
-        let file = place.reveal()?;
+        let place = SocketLocation::open(path)?;
+        place.check_unoccupied()?;
+        let listener = bind_temporary(&place)?;
+        let file = place.rename_into_place()?;
         Ok(Self { listener, file })
     }
 
     /// The connections, and the name in the file system. The name goes when it is dropped, and
     /// the connections go on without it.
-    pub fn split(self) -> (Incoming, SocketFile) {
-        (Incoming(self.listener), self.file)
+    pub fn split(self) -> (IncomingConnections, SocketFile) {
+        (IncomingConnections(self.listener), self.file)
     }
 }
 
 /// The connections to a [`PrivateSocket`], as a stream for a server.
 #[derive(Debug)]
-pub struct Incoming(UnixListener);
+pub struct IncomingConnections(UnixListener);
 
-impl Stream for Incoming {
-    type Item = io::Result<Connection>;
+impl Stream for IncomingConnections {
+    type Item = io::Result<SocketConnection>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0
             .poll_accept(context)
-            .map(|accepted| Some(accepted.map(|(stream, _)| Connection::new(stream))))
+            .map(|accepted| Some(accepted.map(|(stream, _)| SocketConnection::new(stream))))
     }
 }
 
@@ -89,7 +89,7 @@ impl Stream for Incoming {
 ///
 /// It connects at its first call, and again after the server went away; a call that finds nobody
 /// fails with `UNAVAILABLE`.
-pub fn connect(path: &Path) -> Channel {
+pub fn channel_to_socket(path: &Path) -> Channel {
     let path: Arc<Path> = path.into();
     let connector = service_fn(move |_| {
         let path = Arc::clone(&path);
@@ -99,17 +99,17 @@ pub fn connect(path: &Path) -> Channel {
 }
 
 /// A socket under the hidden name of its place.
-fn listening(place: &Place) -> Result<UnixListener, SocketError> {
-    let socket = private_socket().map_err(|error| place.failure(Operation::Make, error))?;
-    place.sweep()?;
+fn bind_temporary(place: &SocketLocation) -> Result<UnixListener, SocketError> {
+    let socket = private_socket().map_err(|error| place.io_error(SocketOperation::Create, error))?;
+    place.remove_stale()?;
     let bind = || {
-        let address = SocketAddrUnix::new(place.hidden_path())?;
+        let address = SocketAddrUnix::new(place.temporary_path())?;
         rustix::net::bind(&socket, &address)?;
-        rustix::net::listen(&socket, BACKLOG)
+        rustix::net::listen(&socket, LISTEN_BACKLOG)
     };
-    bind().map_err(|error| place.failure(Operation::Bind, error.into()))?;
+    bind().map_err(|error| place.io_error(SocketOperation::Bind, error.into()))?;
     UnixListener::from_std(StdListener::from(socket))
-        .map_err(|error| place.failure(Operation::Bind, error))
+        .map_err(|error| place.io_error(SocketOperation::Bind, error))
 }
 
 /// On Linux the file of a socket gets the mode that the socket had when it was bound.
@@ -121,4 +121,4 @@ fn private_socket() -> io::Result<OwnedFd> {
 }
 
 /// How many connections may wait: a kubelet that publishes for many pods at once opens one each.
-const BACKLOG: i32 = 1024;
+const LISTEN_BACKLOG: i32 = 1024;

@@ -23,10 +23,10 @@ pub struct VaultCloud {
 /// A cloud's endpoints are not known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum CloudError {
+pub enum VaultCloudError {
     /// The endpoints of an Azure Stack are in a file, and the class names none.
     #[error("`cloudName: AzureStackCloud` needs `cloudEnvFileName`, and it is not set")]
-    NoFile,
+    EnvironmentFileNotSet,
     /// The file with the endpoints cannot be read.
     #[error("cannot read the environment file {}", path.display())]
     File {
@@ -38,7 +38,7 @@ pub enum CloudError {
     },
     /// A class names a file that the node's owner did not put where such files are.
     #[error("the environment file {} is not one of those in {}", path.display(), directory.display())]
-    Elsewhere {
+    OutsideEnvironmentDirectory {
         /// The file.
         path: PathBuf,
         /// Where such files are.
@@ -56,7 +56,7 @@ pub enum CloudError {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        problem: EnvironmentProblem,
+        problem: EnvironmentFileError,
     },
     /// The cloud's authority is no URL; the tables of this program are wrong.
     #[error("the authority of {cloud} is malformed")]
@@ -73,7 +73,7 @@ pub enum CloudError {
 /// be any file of the node plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum EnvironmentProblem {
+pub enum EnvironmentFileError {
     /// It is not a JSON object with texts.
     #[error("it is not the JSON of an environment")]
     NotJson,
@@ -85,15 +85,15 @@ pub enum EnvironmentProblem {
     VaultSuffix,
 }
 
-impl CloudError {
+impl VaultCloudError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::NoFile => "set cloudEnvFileName to a file that is mounted into the node plugin",
+            Self::EnvironmentFileNotSet => "set cloudEnvFileName to a file that is mounted into the node plugin",
             Self::File { .. } | Self::TooLarge { .. } => {
                 "mount the environment file into the node plugin, and name it by its full path"
             }
-            Self::Elsewhere { .. } => {
+            Self::OutsideEnvironmentDirectory { .. } => {
                 "mount the environment file there, or have the owner of the node name its \
                  directory by --cloud-env-dir"
             }
@@ -118,19 +118,19 @@ impl VaultCloud {
         cloud: Cloud,
         file: Option<&str>,
         directory: &Path,
-    ) -> Result<Self, CloudError> {
+    ) -> Result<Self, VaultCloudError> {
         if let Some(endpoints) = cloud.endpoints() {
             let authority = Authority::from_str(&endpoints.authority_url());
-            let authority = authority.map_err(|source| CloudError::Authority { cloud, source })?;
+            let authority = authority.map_err(|source| VaultCloudError::Authority { cloud, source })?;
             return Ok(Self { authority, vault_suffix: endpoints.vault_suffix.to_owned() });
         }
-        let path = PathBuf::from(file.ok_or(CloudError::NoFile)?);
+        let path = PathBuf::from(file.ok_or(VaultCloudError::EnvironmentFileNotSet)?);
         let (named, directory) = (path.clone(), directory.to_owned());
         let read = tokio::task::spawn_blocking(move || read_environment(&named, &directory)).await;
         let failed =
-            |ended| CloudError::File { path: path.clone(), source: io::Error::other(ended) };
+            |ended| VaultCloudError::File { path: path.clone(), source: io::Error::other(ended) };
         let content = read.map_err(failed)??;
-        Self::parse(&content).map_err(|problem| CloudError::Content { path, problem })
+        Self::parse(&content).map_err(|problem| VaultCloudError::Content { path, problem })
     }
 
     /// Reads an environment file, in the form of the Azure SDK for Go.
@@ -138,18 +138,18 @@ impl VaultCloud {
     /// # Errors
     ///
     /// [`EnvironmentProblem`].
-    pub fn parse(content: &[u8]) -> Result<Self, EnvironmentProblem> {
+    pub fn parse(content: &[u8]) -> Result<Self, EnvironmentFileError> {
         // The reader's own error quotes the file.
         let file: EnvironmentFile =
-            serde_json::from_slice(content).or(Err(EnvironmentProblem::NotJson))?;
+            serde_json::from_slice(content).or(Err(EnvironmentFileError::NotJson))?;
         let authority = file.active_directory_endpoint.trim().parse();
-        let authority = authority.or(Err(EnvironmentProblem::Authority))?;
+        let authority = authority.or(Err(EnvironmentFileError::Authority))?;
         let vault_suffix = file.key_vault_dns_suffix.trim().trim_start_matches('.');
         let vault_suffix = vault_suffix.to_ascii_lowercase();
         if is_dns_name(&vault_suffix) {
             Ok(Self { authority, vault_suffix })
         } else {
-            Err(EnvironmentProblem::VaultSuffix)
+            Err(EnvironmentFileError::VaultSuffix)
         }
     }
 
@@ -167,10 +167,10 @@ impl VaultCloud {
 /// Reads the file that a class names, if it is a plain file below `directory`. Never waits for
 /// somebody at the other end of it, and never reads more than such a file has: a file of procfs
 /// says that it is empty and is not.
-fn read_environment(path: &Path, directory: &Path) -> Result<Vec<u8>, CloudError> {
+fn read_environment(path: &Path, directory: &Path) -> Result<Vec<u8>, VaultCloudError> {
     let elsewhere =
-        || CloudError::Elsewhere { path: path.to_owned(), directory: directory.to_owned() };
-    let failed = |source| CloudError::File { path: path.to_owned(), source };
+        || VaultCloudError::OutsideEnvironmentDirectory { path: path.to_owned(), directory: directory.to_owned() };
+    let failed = |source| VaultCloudError::File { path: path.to_owned(), source };
     // By its name first: of what lies elsewhere not even the existence is told.
     let climbs = path.components().any(|part| part == Component::ParentDir);
     if climbs || !path.starts_with(directory) {
@@ -190,7 +190,7 @@ fn read_environment(path: &Path, directory: &Path) -> Result<Vec<u8>, CloudError
     let mut content = Vec::new();
     let read = file.take(LARGEST_FILE + 1).read_to_end(&mut content).map_err(failed)?;
     if u64::try_from(read).unwrap_or(u64::MAX) > LARGEST_FILE {
-        return Err(CloudError::TooLarge { path: path.to_owned() });
+        return Err(VaultCloudError::TooLarge { path: path.to_owned() });
     }
     Ok(content)
 }
@@ -226,12 +226,12 @@ mod tests {
     const FILE: &str = r#"{"activeDirectoryEndpoint": "https://login.local/",
         "keyVaultDNSSuffix": "vault.local"}"#;
 
-    async fn load(path: &Path, directory: &Path) -> Result<VaultCloud, CloudError> {
+    async fn load(path: &Path, directory: &Path) -> Result<VaultCloud, VaultCloudError> {
         VaultCloud::load(Cloud::Stack, path.to_str(), directory).await
     }
 
     #[tokio::test]
-    async fn a_file_is_read_only_below_the_directory_of_the_owner_of_the_node() {
+    async fn environment_file_must_be_below_the_configured_directory() {
         let folder = tempfile::tempdir().unwrap();
         let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
         fs::create_dir(&ours).unwrap();
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(cloud.vault_suffix, "vault.local", "{name}");
         }
         let missing = load(&ours.join("missing.json"), &ours).await.unwrap_err();
-        assert!(matches!(missing, CloudError::File { .. }), "{missing}");
+        assert!(matches!(missing, VaultCloudError::File { .. }), "{missing}");
         let outside = [
             theirs.join("env.json"),
             // Not told apart from one that is there.
@@ -258,40 +258,40 @@ mod tests {
         ];
         for path in outside {
             let error = load(&path, &ours).await.unwrap_err();
-            assert!(matches!(error, CloudError::Elsewhere { .. }), "{error}");
+            assert!(matches!(error, VaultCloudError::OutsideEnvironmentDirectory { .. }), "{error}");
             assert!(error.hint().contains("--cloud-env-dir"));
         }
     }
 
     #[tokio::test]
-    async fn what_only_looks_like_a_file_is_refused_at_once() {
+    async fn fifo_oversized_and_procfs_files_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let (fifo, large) = (folder.path().join("fifo"), folder.path().join("large"));
         mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
         let error = load(&fifo, folder.path()).await.unwrap_err();
-        assert!(matches!(error, CloudError::File { .. }), "{error}");
+        assert!(matches!(error, VaultCloudError::File { .. }), "{error}");
         fs::write(&large, vec![b' '; 64 * 1024 + 1]).unwrap();
         let error = load(&large, folder.path()).await.unwrap_err();
-        assert!(matches!(error, CloudError::TooLarge { .. }), "{error}");
+        assert!(matches!(error, VaultCloudError::TooLarge { .. }), "{error}");
         // It says that it is empty, and has as many bytes as the address space has pages.
         let pagemap = load(Path::new("/proc/self/pagemap"), Path::new("/proc")).await.unwrap_err();
         // It is read in eights of bytes, which the limit is not.
-        let is_cut = matches!(pagemap, CloudError::TooLarge { .. } | CloudError::File { .. });
+        let is_cut = matches!(pagemap, VaultCloudError::TooLarge { .. } | VaultCloudError::File { .. });
         assert!(is_cut, "{pagemap}");
     }
 
     #[tokio::test]
-    async fn a_cloud_with_a_name_needs_no_file() {
+    async fn named_cloud_needs_no_environment_file() {
         let cloud = VaultCloud::load(Cloud::China, Some("/does/not/exist"), Path::new("/etc"));
         let cloud = cloud.await.unwrap();
         assert_eq!(cloud.vault_url(&"KV-1".parse().unwrap()), "https://kv-1.vault.azure.cn/");
         assert_eq!(cloud.authority.to_string(), "https://login.chinacloudapi.cn/");
         let none = VaultCloud::load(Cloud::Stack, None, Path::new("/etc")).await.unwrap_err();
-        assert!(matches!(none, CloudError::NoFile), "{none}");
+        assert!(matches!(none, VaultCloudError::EnvironmentFileNotSet), "{none}");
     }
 
     #[test]
-    fn an_azure_stack_is_known_by_its_file() {
+    fn azure_stack_endpoints_come_from_the_environment_file() {
         let file = br#"{"name": "AzureStackCloud",
             "activeDirectoryEndpoint": "https://login.microsoftonline.com/",
             "keyVaultEndpoint": "https://vault.local.azurestack.external/",
@@ -302,14 +302,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_something_else_is_not_quoted() {
-        let cases: [(&[u8], EnvironmentProblem); 4] = [
-            (b"root:x:0:0:planted:/root:/bin/sh", EnvironmentProblem::NotJson),
-            (b"{}", EnvironmentProblem::Authority),
-            (br#"{"activeDirectoryEndpoint": "http://planted"}"#, EnvironmentProblem::Authority),
+    fn invalid_environment_file_is_not_quoted_in_errors() {
+        let cases: [(&[u8], EnvironmentFileError); 4] = [
+            (b"root:x:0:0:planted:/root:/bin/sh", EnvironmentFileError::NotJson),
+            (b"{}", EnvironmentFileError::Authority),
+            (br#"{"activeDirectoryEndpoint": "http://planted"}"#, EnvironmentFileError::Authority),
             (
                 br#"{"activeDirectoryEndpoint": "https://a", "keyVaultDNSSuffix": "b/planted"}"#,
-                EnvironmentProblem::VaultSuffix,
+                EnvironmentFileError::VaultSuffix,
             ),
         ];
         for (content, problem) in cases {

@@ -1,17 +1,17 @@
 //! Which bytes an object of a vault becomes.
 
-use lanyard_api::{ObjectEntry, ObjectFormat};
+use lanyard_api::{VaultObjectEntry, VaultObjectFormat};
 use lanyard_vocabulary::ObjectEncoding;
 
 use crate::encoding::{self, DecodeValueError};
-use crate::fetch::VaultObject;
-use crate::memory::length_of;
+use crate::fetch::FetchedVaultObject;
+use crate::memory::saturating_u64;
 use crate::pem::{CERTIFICATE, PUBLIC_KEY, PemWriter};
 use crate::pkcs12::{self, PfxError};
 use crate::public_key::{self, PublicKeyError};
-use crate::secret_bytes::SecretBytes;
-use crate::separate::{Separated, separate};
-use crate::source::VaultSecret;
+use crate::secret_bytes::SharedSecretBytes;
+use crate::pem_split::{SplitPem, split_certificates};
+use crate::source::FetchedSecret;
 
 /// An object of a vault cannot become the file that its entry asks for.
 #[derive(Debug, thiserror::Error)]
@@ -22,16 +22,16 @@ pub enum ContentError {
     Encoding(#[from] DecodeValueError),
     /// The content type of a certificate's secret is none that is known.
     #[error("a certificate's secret has {}", described(content_type.as_deref()))]
-    ContentType {
+    UnknownContentType {
         /// `contentType`.
         content_type: Option<String>,
     },
     /// The value is no PKCS#12 archive that can be read.
     #[error("the value cannot be converted to PEM")]
-    Pfx(#[source] PfxError),
+    UnreadablePfx(#[source] PfxError),
     /// A certificate's secret is told to be in an encoding that its content type never has.
     #[error("`objectEncoding: {encoding}` does not go with the content type `{content_type}`")]
-    EncodingOfCertificate {
+    EncodingMismatch {
         /// `objectEncoding`.
         encoding: ObjectEncoding,
         /// The content type.
@@ -39,7 +39,7 @@ pub enum ContentError {
     },
     /// The key has no public file.
     #[error("the key cannot be written as PEM")]
-    Key(#[source] PublicKeyError),
+    UnsupportedKey(#[source] PublicKeyError),
     /// The certificate is empty.
     #[error("the vault gave no certificate")]
     NoCertificate,
@@ -49,34 +49,34 @@ impl ContentError {
     /// What to do next.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Encoding(DecodeValueError { seems: Some(seems), .. }) => {
+            Self::Encoding(DecodeValueError { suspected: Some(seems), .. }) => {
                 format!("the value looks like {seems}: set objectEncoding to `{seems}`")
             }
             Self::Encoding(error) => {
                 format!("store the value as {}, or correct objectEncoding", error.encoding)
             }
-            Self::ContentType { .. } => {
+            Self::UnknownContentType { .. } => {
                 format!("the certificate has to have the content type `{PEM_FILE}` or `{PKCS12}`")
             }
-            Self::Pfx(PfxError::Archive { .. }) => {
+            Self::UnreadablePfx(PfxError::UnreadableArchive { .. }) => {
                 "the vault exports archives without a password; import the certificate anew, or \
                  ask for objectFormat pfx and convert it elsewhere"
                     .to_owned()
             }
-            Self::Pfx(PfxError::Chain(_)) => {
+            Self::UnreadablePfx(PfxError::Chain(_)) => {
                 "correct the certificate's chain, or switch the ordering of chains off".to_owned()
             }
-            Self::Pfx(_) => {
+            Self::UnreadablePfx(_) => {
                 "see the certificate in the vault: its secret is not what it says".to_owned()
             }
-            Self::EncodingOfCertificate { .. } => "leave objectEncoding out".to_owned(),
-            Self::Key(_) => "keys of RSA and on P-256, P-384 and P-521 can be mounted".to_owned(),
+            Self::EncodingMismatch { .. } => "leave objectEncoding out".to_owned(),
+            Self::UnsupportedKey(_) => "keys of RSA and on P-256, P-384 and P-521 can be mounted".to_owned(),
             Self::NoCertificate => "see whether the certificate's creation is finished".to_owned(),
         })
     }
 }
 
-fn described(content_type: Option<&str>) -> String {
+fn describe_content_type(content_type: Option<&str>) -> String {
     content_type.map_or_else(
         || "no content type".to_owned(),
         |found| format!("the unknown content type `{found}`"),
@@ -89,115 +89,115 @@ pub struct CertificateOptions {
     /// Order the chain of a converted PKCS#12 archive: leaf, intermediates, root.
     pub construct_pem_chain: bool,
     /// Write `<file>.crt` and `<file>.key` beside each certificate's secret.
-    pub separate: bool,
+    pub write_separate_files: bool,
 }
 
 impl Default for CertificateOptions {
     /// As upstream: chains are ordered, and nothing is written beside.
     fn default() -> Self {
-        Self { construct_pem_chain: true, separate: false }
+        Self { construct_pem_chain: true, write_separate_files: false }
     }
 }
 
 /// The bytes of one object. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Content {
-    pub(crate) bytes: SecretBytes,
-    pub(crate) separated: Option<Separated>,
+pub(crate) struct FileContent {
+    pub(crate) bytes: SharedSecretBytes,
+    pub(crate) split_pem: Option<SplitPem>,
     /// How many of how many certificates are linked to the leaf, if not all are.
     pub(crate) incomplete_chain: Option<(usize, usize)>,
 }
 
-impl Content {
+impl FileContent {
     /// How many bytes it takes beside the object that it was made from.
-    pub(crate) fn taken_beside(&self, object: &VaultObject) -> u64 {
-        let is_shared = matches!(object, VaultObject::Secret(secret)
+    pub(crate) fn additional_memory(&self, object: &FetchedVaultObject) -> u64 {
+        let is_shared = matches!(object, FetchedVaultObject::Secret(secret)
             if std::ptr::eq(secret.value.expose(), self.bytes.expose()));
         let own = if is_shared { 0 } else { self.bytes.len() };
-        let separated = self.separated.as_ref();
-        let separated = separated.map_or(0, |it| it.certificates.len() + it.others.len());
-        length_of(own.saturating_add(separated))
+        let separated = self.split_pem.as_ref();
+        let separated = separated.map_or(0, |it| it.certificates.len() + it.other_blocks.len());
+        saturating_u64(own.saturating_add(separated))
     }
 }
 
-impl From<SecretBytes> for Content {
-    fn from(bytes: SecretBytes) -> Self {
-        Self { bytes, separated: None, incomplete_chain: None }
+impl From<SharedSecretBytes> for FileContent {
+    fn from(bytes: SharedSecretBytes) -> Self {
+        Self { bytes, split_pem: None, incomplete_chain: None }
     }
 }
 
 /// The bytes that `object` becomes by `entry`.
-pub(crate) fn content_of(
-    entry: &ObjectEntry,
-    object: &VaultObject,
+pub(crate) fn decode_content(
+    entry: &VaultObjectEntry,
+    object: &FetchedVaultObject,
     options: CertificateOptions,
-) -> Result<Content, ContentError> {
+) -> Result<FileContent, ContentError> {
     match object {
-        VaultObject::Secret(secret) if secret.of_certificate => {
-            certificate_secret(entry, secret, options)
+        FetchedVaultObject::Secret(secret) if secret.is_certificate_secret => {
+            decode_certificate_secret(entry, secret, options)
         }
-        VaultObject::Secret(secret) => Ok(decoded(&secret.value, entry)?.into()),
-        VaultObject::Key(key) => {
-            let der = public_key::subject_public_key_info(&key.key).map_err(ContentError::Key)?;
-            Ok(pem_of(PUBLIC_KEY, &der).into())
+        FetchedVaultObject::Secret(secret) => Ok(decode_value(&secret.value, entry)?.into()),
+        FetchedVaultObject::Key(key) => {
+            let der = public_key::subject_public_key_info(&key.key).map_err(ContentError::UnsupportedKey)?;
+            Ok(encode_pem(PUBLIC_KEY, &der).into())
         }
-        VaultObject::Certificate(certificate) if certificate.der.is_empty() => {
+        FetchedVaultObject::Certificate(certificate) if certificate.der.is_empty() => {
             Err(ContentError::NoCertificate)
         }
-        VaultObject::Certificate(certificate) => Ok(pem_of(CERTIFICATE, &certificate.der).into()),
+        FetchedVaultObject::Certificate(certificate) => Ok(encode_pem(CERTIFICATE, &certificate.der).into()),
     }
 }
 
 /// The secret side of a certificate: key and chain.
-fn certificate_secret(
-    entry: &ObjectEntry,
-    secret: &VaultSecret,
+fn decode_certificate_secret(
+    entry: &VaultObjectEntry,
+    secret: &FetchedSecret,
     options: CertificateOptions,
-) -> Result<Content, ContentError> {
+) -> Result<FileContent, ContentError> {
     match known_content_type(secret.content_type.as_deref()) {
         Some(PEM_FILE) => {
-            let bytes = decoded(&secret.value, entry)?;
-            let separated = options.separate.then(|| separate_bytes(bytes.expose()));
-            Ok(Content { separated, ..bytes.into() })
+            let bytes = decode_value(&secret.value, entry)?;
+            let separated = options.write_separate_files.then(|| split_certificates_in_bytes(bytes.expose()));
+            Ok(FileContent { split_pem: separated, ..bytes.into() })
         }
-        Some(PKCS12) => pfx_secret(entry, &secret.value, options),
-        _ => Err(ContentError::ContentType { content_type: secret.content_type.clone() }),
+        Some(PKCS12) => decode_pfx_secret(entry, &secret.value, options),
+        _ => Err(ContentError::UnknownContentType { content_type: secret.content_type.clone() }),
     }
 }
 
 /// The value is base64 of an archive, so `base64` says nothing new about it and `hex` is wrong.
 /// Upstream undoes the encoding of the PEM text, and fails.
-fn pfx_secret(
-    entry: &ObjectEntry,
-    value: &SecretBytes,
+fn decode_pfx_secret(
+    entry: &VaultObjectEntry,
+    value: &SharedSecretBytes,
     options: CertificateOptions,
-) -> Result<Content, ContentError> {
+) -> Result<FileContent, ContentError> {
     if let Some(encoding @ ObjectEncoding::Hex) = entry.encoding {
-        return Err(ContentError::EncodingOfCertificate { encoding, content_type: PKCS12 });
+        return Err(ContentError::EncodingMismatch { encoding, content_type: PKCS12 });
     }
-    let keeps_archive = entry.format == Some(ObjectFormat::Pfx);
-    let converted = if keeps_archive && !options.separate {
+    let keeps_archive = entry.format == Some(VaultObjectFormat::Pfx);
+    let converted = if keeps_archive && !options.write_separate_files {
         None
     } else {
         Some(
             pkcs12::convert_pfx(value.expose(), options.construct_pem_chain)
-                .map_err(ContentError::Pfx)?,
+                .map_err(ContentError::UnreadablePfx)?,
         )
     };
     let separated = converted
         .as_ref()
-        .filter(|_| options.separate)
-        .map(|converted| separate_bytes(converted.pem.expose()));
+        .filter(|_| options.write_separate_files)
+        .map(|converted| split_certificates_in_bytes(converted.pem.expose()));
     match converted {
         Some(converted) if !keeps_archive => {
-            Ok(Content { bytes: converted.pem, separated, incomplete_chain: converted.incomplete })
+            Ok(FileContent { bytes: converted.pem, split_pem: separated, incomplete_chain: converted.incomplete_chain })
         }
-        _ => Ok(Content { separated, ..decoded(value, entry)?.into() }),
+        _ => Ok(FileContent { split_pem: separated, ..decode_value(value, entry)?.into() }),
     }
 }
 
 /// The value without its encoding. Plain text shares the buffer of the value.
-fn decoded(value: &SecretBytes, entry: &ObjectEntry) -> Result<SecretBytes, DecodeValueError> {
+fn decode_value(value: &SharedSecretBytes, entry: &VaultObjectEntry) -> Result<SharedSecretBytes, DecodeValueError> {
     match entry.encoding.unwrap_or(ObjectEncoding::Utf8) {
         ObjectEncoding::Utf8 => Ok(value.clone()),
         encoding => encoding::decode(value.expose(), encoding),
@@ -209,11 +209,11 @@ fn known_content_type(content_type: Option<&str>) -> Option<&'static str> {
     [PEM_FILE, PKCS12].into_iter().find(|known| known.eq_ignore_ascii_case(content_type))
 }
 
-fn separate_bytes(bytes: &[u8]) -> Separated {
-    separate(std::str::from_utf8(bytes).unwrap_or_default())
+fn split_certificates_in_bytes(bytes: &[u8]) -> SplitPem {
+    split_certificates(std::str::from_utf8(bytes).unwrap_or_default())
 }
 
-fn pem_of(label: &str, der: &[u8]) -> SecretBytes {
+fn encode_pem(label: &str, der: &[u8]) -> SharedSecretBytes {
     let mut writer = PemWriter::default();
     writer.push(label, der);
     writer.finish()

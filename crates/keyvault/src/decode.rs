@@ -4,25 +4,25 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use lanyard_api::{ObjectFormat, ObjectVersion};
+use lanyard_api::{VaultObjectFormat, VaultObjectVersion};
 use lanyard_vocabulary::ObjectEncoding;
 
-use crate::content::{CertificateOptions, Content, ContentError, content_of};
-use crate::fetch::{FetchedObject, ObjectReference};
-use crate::memory::decoding_room;
-use crate::secret_bytes::SecretBytes;
+use crate::content::{CertificateOptions, FileContent, ContentError, decode_content};
+use crate::fetch::{FetchedEntryObject, ObjectReference};
+use crate::memory::max_decoding_bytes;
+use crate::secret_bytes::SharedSecretBytes;
 use crate::source::ObjectAttributes;
 
 /// How files are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileOptions {
+pub struct VolumeFileOptions {
     /// The permission bits of files whose entry names none.
     pub default_mode: u32,
     /// How certificates' secrets are written.
     pub certificates: CertificateOptions,
 }
 
-impl Default for FileOptions {
+impl Default for VolumeFileOptions {
     /// As upstream: mode 0644, chains ordered, nothing written beside.
     fn default() -> Self {
         Self { default_mode: 0o644, certificates: CertificateOptions::default() }
@@ -35,15 +35,15 @@ pub struct MountedFile {
     /// Where in the volume.
     pub path: String,
     /// The bytes.
-    pub content: SecretBytes,
+    pub content: SharedSecretBytes,
     /// The permission bits.
     pub mode: u32,
     /// Whether the entry names them, so that nothing else may choose.
-    pub names_mode: bool,
+    pub is_mode_explicit: bool,
     /// The object that it was made from.
     pub object: ObjectId,
     /// The version of the object.
-    pub version: ObjectVersion,
+    pub version: VaultObjectVersion,
     /// What the vault tells about the version.
     pub attributes: ObjectAttributes,
 }
@@ -53,9 +53,9 @@ pub struct MountedFile {
 pub struct ObjectId(String);
 
 impl ObjectId {
-    fn of(fetched: &FetchedObject) -> Self {
+    fn of(fetched: &FetchedEntryObject) -> Self {
         let (kind, name) = (fetched.entry.kind, &fetched.entry.name);
-        Self(match fetched.place {
+        Self(match fetched.history_index {
             Some(place) => format!("{kind}/{name}/{place}"),
             None => format!("{kind}/{name}"),
         })
@@ -126,12 +126,12 @@ pub enum DecodeWarning {
 /// # Errors
 /// The first object, in the order of the entries, that cannot become its file.
 pub fn decode_files(
-    objects: &[FetchedObject],
-    options: FileOptions,
+    objects: &[FetchedEntryObject],
+    options: VolumeFileOptions,
 ) -> Result<DecodedFiles, DecodeError> {
-    let mut decoder = Decoder::new(options);
+    let mut decoder = VolumeDecoder::new(options);
     for fetched in objects {
-        decoder.decode(fetched)?;
+        decoder.decode_object(fetched)?;
     }
     Ok(decoder.finish())
 }
@@ -139,44 +139,44 @@ pub fn decode_files(
 /// Makes files, one object after the other. Entries that want the same object in the same form share
 /// its bytes.
 #[derive(Debug)]
-pub(crate) struct Decoder {
-    options: FileOptions,
-    contents: HashMap<Form, Content>,
+pub(crate) struct VolumeDecoder {
+    options: VolumeFileOptions,
+    contents: HashMap<DecodedContentKey, FileContent>,
     decoded: DecodedFiles,
 }
 
 /// What tells one decoded content from another: the object, by its address, and how it is written.
-type Form = (usize, Option<ObjectEncoding>, Option<ObjectFormat>);
+type DecodedContentKey = (usize, Option<ObjectEncoding>, Option<VaultObjectFormat>);
 
-impl Decoder {
-    pub(crate) fn new(options: FileOptions) -> Self {
+impl VolumeDecoder {
+    pub(crate) fn new(options: VolumeFileOptions) -> Self {
         let decoded = DecodedFiles { files: Vec::new(), warnings: Vec::new() };
         Self { options, contents: HashMap::new(), decoded }
     }
 
     /// How many bytes decoding this object takes at most; nothing where an earlier entry's are
     /// shared.
-    pub(crate) fn room(&self, fetched: &FetchedObject) -> u64 {
-        if self.contents.contains_key(&form_of(fetched)) {
+    pub(crate) fn required_memory(&self, fetched: &FetchedEntryObject) -> u64 {
+        if self.contents.contains_key(&content_key(fetched)) {
             return 0;
         }
-        decoding_room(&fetched.entry, &fetched.object)
+        max_decoding_bytes(&fetched.entry, &fetched.object)
     }
 
     /// Makes the files of an object. Returns how many bytes its content takes beside the object.
-    pub(crate) fn decode(&mut self, fetched: &FetchedObject) -> Result<u64, DecodeError> {
-        let path = path_of(fetched);
-        let form = form_of(fetched);
+    pub(crate) fn decode_object(&mut self, fetched: &FetchedEntryObject) -> Result<u64, DecodeError> {
+        let path = file_path(fetched);
+        let form = content_key(fetched);
         let (content, taken) = if let Some(content) = self.contents.get(&form) {
             (content.clone(), 0)
         } else {
-            let content = content_of(&fetched.entry, &fetched.object, self.options.certificates)
+            let content = decode_content(&fetched.entry, &fetched.object, self.options.certificates)
                 .map_err(|error| DecodeError {
                     object: fetched.reference(),
                     path: path.clone(),
                     source: Box::new(error),
                 })?;
-            let taken = content.taken_beside(&fetched.object);
+            let taken = content.additional_memory(&fetched.object);
             self.contents.insert(form, content.clone());
             (content, taken)
         };
@@ -184,23 +184,23 @@ impl Decoder {
             let object = fetched.reference();
             self.decoded.warnings.push(DecodeWarning::IncompleteChain { object, linked, count });
         }
-        self.push(fetched, path, content);
+        self.push_files(fetched, path, content);
         Ok(taken)
     }
 
-    fn push(&mut self, fetched: &FetchedObject, path: String, content: Content) {
-        let file = |path: String, content: SecretBytes| MountedFile {
+    fn push_files(&mut self, fetched: &FetchedEntryObject, path: String, content: FileContent) {
+        let file = |path: String, content: SharedSecretBytes| MountedFile {
             path,
             content,
             mode: fetched.entry.file_permission.unwrap_or(self.options.default_mode),
-            names_mode: fetched.entry.file_permission.is_some(),
+            is_mode_explicit: fetched.entry.file_permission.is_some(),
             object: ObjectId::of(fetched),
             version: fetched.object.version().clone(),
             attributes: fetched.object.attributes().clone(),
         };
-        if let Some(separated) = content.separated {
+        if let Some(separated) = content.split_pem {
             self.decoded.files.push(file(format!("{path}.crt"), separated.certificates));
-            self.decoded.files.push(file(format!("{path}.key"), separated.others));
+            self.decoded.files.push(file(format!("{path}.key"), separated.other_blocks));
         }
         self.decoded.files.push(file(path, content.bytes));
     }
@@ -210,12 +210,12 @@ impl Decoder {
     }
 }
 
-fn form_of(fetched: &FetchedObject) -> Form {
+fn content_key(fetched: &FetchedEntryObject) -> DecodedContentKey {
     let object = Arc::as_ptr(&fetched.object).addr();
     (object, fetched.entry.encoding, fetched.entry.format)
 }
 
-fn path_of(fetched: &FetchedObject) -> String {
+fn file_path(fetched: &FetchedEntryObject) -> String {
     let name = fetched.entry.file_name();
-    fetched.place.map_or_else(|| name.to_owned(), |place| format!("{name}/{place}"))
+    fetched.history_index.map_or_else(|| name.to_owned(), |place| format!("{name}/{place}"))
 }

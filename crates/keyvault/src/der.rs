@@ -4,24 +4,24 @@
 pub(crate) const NULL: &[u8] = &[0x05, 0x00];
 
 pub(crate) fn sequence(content: &[u8]) -> Vec<u8> {
-    tagged(0x30, content)
+    tag_length_value(0x30, content)
 }
 
 /// A positive number, given big endian and without leading zeros.
 pub(crate) fn integer(digits: &[u8]) -> Vec<u8> {
     match digits.first() {
         // The highest bit would make it negative.
-        Some(first) if first & 0x80 != 0 => tagged(0x02, &[&[0], digits].concat()),
-        _ => tagged(0x02, digits),
+        Some(first) if first & 0x80 != 0 => tag_length_value(0x02, &[&[0], digits].concat()),
+        _ => tag_length_value(0x02, digits),
     }
 }
 
 /// Whole bytes as a bit string.
 pub(crate) fn bit_string(bytes: &[u8]) -> Vec<u8> {
-    tagged(0x03, &[&[0], bytes].concat())
+    tag_length_value(0x03, &[&[0], bytes].concat())
 }
 
-fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+fn tag_length_value(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len().to_be_bytes();
     let zeros = length.iter().take_while(|byte| **byte == 0).count();
     let mut der = vec![tag];
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_and_signs_are_written_in_their_shortest_form() {
+    fn lengths_and_integers_use_the_shortest_form() {
         assert_eq!(integer(&[0x7f]), [0x02, 1, 0x7f]);
         assert_eq!(integer(&[0x80]), [0x02, 2, 0, 0x80]);
         assert_eq!(sequence(&[]), [0x30, 0]);

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use zeroize::Zeroizing;
 
 use crate::pem;
-use crate::secret_bytes::SecretBytes;
+use crate::secret_bytes::SharedSecretBytes;
 
 /// A value is not written in the encoding that its object names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -16,17 +16,17 @@ pub struct DecodeValueError {
     /// The encoding that was named.
     pub encoding: ObjectEncoding,
     /// The encoding that the value seems to have.
-    pub seems: Option<ObjectEncoding>,
+    pub suspected: Option<ObjectEncoding>,
 }
 
 /// The bytes that a value stands for.
 ///
 /// As upstream: `utf-8` is the value itself; `base64` is standard and padded, with line breaks
 /// passed over; `hex` is of either case and nothing else.
-pub fn decode(value: &[u8], encoding: ObjectEncoding) -> Result<SecretBytes, DecodeValueError> {
-    decoded(value, encoding).ok_or_else(|| {
-        let seems = if is_document(value) { Some(ObjectEncoding::Utf8) } else { suspicion(value) };
-        DecodeValueError { encoding, seems: seems.filter(|seems| *seems != encoding) }
+pub fn decode(value: &[u8], encoding: ObjectEncoding) -> Result<SharedSecretBytes, DecodeValueError> {
+    try_decode(value, encoding).ok_or_else(|| {
+        let seems = if is_json_or_pem(value) { Some(ObjectEncoding::Utf8) } else { suspected_encoding(value) };
+        DecodeValueError { encoding, suspected: seems.filter(|seems| *seems != encoding) }
     })
 }
 
@@ -35,18 +35,18 @@ pub fn decode(value: &[u8], encoding: ObjectEncoding) -> Result<SecretBytes, Dec
 ///
 /// This is how a value that was stored as base64 but declared as `utf-8` is told apart from a
 /// broken document: the file is there, and it is the decoding that was forgotten.
-pub fn suspicion(content: &[u8]) -> Option<ObjectEncoding> {
-    if is_document(content) {
+pub fn suspected_encoding(content: &[u8]) -> Option<ObjectEncoding> {
+    if is_json_or_pem(content) {
         return None;
     }
     let content = content.trim_ascii();
     // Digits of hex are digits of base64 too, so the narrower one goes first.
     [ObjectEncoding::Hex, ObjectEncoding::Base64].into_iter().find(|encoding| {
-        decoded(content, *encoding).is_some_and(|bytes| is_document(bytes.expose()))
+        try_decode(content, *encoding).is_some_and(|bytes| is_json_or_pem(bytes.expose()))
     })
 }
 
-fn decoded(value: &[u8], encoding: ObjectEncoding) -> Option<SecretBytes> {
+fn try_decode(value: &[u8], encoding: ObjectEncoding) -> Option<SharedSecretBytes> {
     let bytes = match encoding {
         ObjectEncoding::Utf8 => value.to_vec(),
         ObjectEncoding::Base64 => STANDARD.decode(&*without_line_breaks(value)).ok()?,
@@ -56,7 +56,7 @@ fn decoded(value: &[u8], encoding: ObjectEncoding) -> Option<SecretBytes> {
 }
 
 /// A JSON object or array, or PEM: what components mount.
-fn is_document(content: &[u8]) -> bool {
+fn is_json_or_pem(content: &[u8]) -> bool {
     let json = content.trim_ascii_start().first().is_some_and(|first| b"{[".contains(first))
         && serde_json::from_slice::<IgnoredAny>(content).is_ok();
     json || pem::looks_like_pem(content)
@@ -78,9 +78,9 @@ mod tests {
     const PEM: &[u8] = b"-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
 
     #[test]
-    fn values_are_decoded_as_upstream_decodes_them() {
-        type Case = (&'static [u8], ObjectEncoding, Option<&'static [u8]>);
-        let cases: [Case; 11] = [
+    fn values_are_decoded_as_by_the_upstream_provider() {
+        type DecodeCase = (&'static [u8], ObjectEncoding, Option<&'static [u8]>);
+        let cases: [DecodeCase; 11] = [
             (b" as is\n", ObjectEncoding::Utf8, Some(b" as is\n")),
             (b"aGk=", ObjectEncoding::Base64, Some(b"hi")),
             (b"aG\r\nk=\n", ObjectEncoding::Base64, Some(b"hi")),
@@ -95,29 +95,29 @@ mod tests {
         ];
         for (value, encoding, expected) in cases {
             let decoded = decode(value, encoding).ok();
-            assert_eq!(decoded.as_ref().map(SecretBytes::expose), expected, "{value:?} {encoding}");
+            assert_eq!(decoded.as_ref().map(SharedSecretBytes::expose), expected, "{value:?} {encoding}");
         }
     }
 
     #[test]
-    fn a_forgotten_encoding_is_suspected_and_a_good_document_is_not() {
+    fn encoded_document_is_suspected_but_plain_document_is_not() {
         for document in [JSON, PEM] {
             let hexed = hex::encode(document);
             let based = STANDARD.encode(document);
-            assert_eq!(suspicion(document), None);
-            assert_eq!(suspicion(hexed.as_bytes()), Some(ObjectEncoding::Hex));
-            assert_eq!(suspicion(hexed.to_uppercase().as_bytes()), Some(ObjectEncoding::Hex));
-            assert_eq!(suspicion(based.as_bytes()), Some(ObjectEncoding::Base64));
-            assert_eq!(suspicion(format!("{based}\n").as_bytes()), Some(ObjectEncoding::Base64));
+            assert_eq!(suspected_encoding(document), None);
+            assert_eq!(suspected_encoding(hexed.as_bytes()), Some(ObjectEncoding::Hex));
+            assert_eq!(suspected_encoding(hexed.to_uppercase().as_bytes()), Some(ObjectEncoding::Hex));
+            assert_eq!(suspected_encoding(based.as_bytes()), Some(ObjectEncoding::Base64));
+            assert_eq!(suspected_encoding(format!("{based}\n").as_bytes()), Some(ObjectEncoding::Base64));
         }
         for innocent in ["", "hunter2", "deadbeef", "aGk=", "123456", "{broken"] {
-            assert_eq!(suspicion(innocent.as_bytes()), None, "{innocent}");
+            assert_eq!(suspected_encoding(innocent.as_bytes()), None, "{innocent}");
         }
     }
 
     #[test]
-    fn a_wrong_encoding_is_refused_with_the_one_it_seems_to_be() {
-        let seems = |value: &[u8], encoding| decode(value, encoding).unwrap_err().seems;
+    fn wrong_encoding_error_names_the_suspected_encoding() {
+        let seems = |value: &[u8], encoding| decode(value, encoding).unwrap_err().suspected;
         assert_eq!(seems(JSON, ObjectEncoding::Base64), Some(ObjectEncoding::Utf8));
         let hexed = format!("{}\n", hex::encode(JSON));
         assert_eq!(seems(hexed.as_bytes(), ObjectEncoding::Base64), Some(ObjectEncoding::Hex));
@@ -128,8 +128,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics_and_no_error_tells_the_value(value in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = suspicion(&value);
+        fn decoding_never_panics_and_errors_do_not_quote_the_value(value in prop::collection::vec(any::<u8>(), 0..64)) {
+            let _ = suspected_encoding(&value);
             for encoding in ObjectEncoding::ALL {
                 if let Err(error) = decode(&value, encoding) {
                     prop_assert!(error.to_string().len() < 30);
@@ -138,7 +138,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_encoded_is_decoded(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn encoded_bytes_round_trip(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             for (encoding, text) in [
                 (ObjectEncoding::Hex, hex::encode(&bytes)),
                 (ObjectEncoding::Base64, STANDARD.encode(&bytes)),

@@ -9,30 +9,30 @@ use lanyard_vocabulary::Hop;
 /// A vault was not read. No variant carries a value that came from the vault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum VaultError {
+pub enum VaultReadError {
     /// There is no such object or version.
     #[error("the vault has no such object: {0}")]
-    NotFound(VaultReply),
+    NotFound(VaultErrorDetails),
     /// The version is disabled.
     #[error("the object is disabled: {0}")]
-    Disabled(VaultReply),
+    Disabled(VaultErrorDetails),
     /// The identity may not read it.
     #[error("the vault forbids it: {0}")]
-    Forbidden(VaultReply),
+    Forbidden(VaultErrorDetails),
     /// The vault does not accept the token.
     #[error("the vault does not accept the token: {0}")]
-    Unauthorized(VaultReply),
+    Unauthorized(VaultErrorDetails),
     /// Too many requests.
     #[error("the vault throttles: {reply}")]
     Throttled {
         /// What came back.
-        reply: VaultReply,
+        reply: VaultErrorDetails,
         /// How long the vault asked to be left alone.
         retry_after: Option<Duration>,
     },
     /// The vault asked to be left alone a while ago, and the time is not over. It was not asked.
     #[error("{host} asked to be left alone for another {} s", remaining.as_secs())]
-    CoolingDown {
+    ThrottledCoolDown {
         /// The vault's host.
         host: String,
         /// How long it still lasts.
@@ -44,7 +44,7 @@ pub enum VaultError {
         "this node asks {host} as fast as it may, and this read would wait for {} s",
         wait.as_secs()
     )]
-    Busy {
+    RequestQueueFull {
         /// The vault's host.
         host: String,
         /// How long those ahead take.
@@ -52,7 +52,7 @@ pub enum VaultError {
     },
     /// The vault failed again and again, and is left alone for a while. It was not asked.
     #[error("{host} failed again and again and is left alone for another {} s", remaining.as_secs())]
-    LeftAlone {
+    CircuitOpen {
         /// The vault's host.
         host: String,
         /// How long it still is.
@@ -71,13 +71,13 @@ pub enum VaultError {
     #[error("the vault failed: {reply}")]
     Unavailable {
         /// What came back.
-        reply: VaultReply,
+        reply: VaultErrorDetails,
         /// How long the vault asked to be left alone.
         retry_after: Option<Duration>,
     },
     /// A status that a read does not have.
     #[error("the vault answered what a read does not have: {0}")]
-    Unexpected(VaultReply),
+    Unexpected(VaultErrorDetails),
     /// A success whose body is not what a read gives.
     #[error("the vault's answer is not what a read gives: {problem}")]
     Malformed {
@@ -100,14 +100,14 @@ pub enum VaultError {
     },
     /// The vault's URL, or the challenge that came from it, is not one to send a token to.
     #[error("the vault is not one to send a token to")]
-    Untrusted {
+    UntrustedVault {
         /// The client's own error.
         #[source]
         source: azure_core::Error,
     },
 }
 
-impl VaultError {
+impl VaultReadError {
     /// What to do next.
     pub fn hint(&self) -> Option<String> {
         if let Self::Token { source } = self
@@ -115,10 +115,10 @@ impl VaultError {
         {
             return Some(hint);
         }
-        Some(self.own_hint().to_owned())
+        Some(self.variant_hint().to_owned())
     }
 
-    fn own_hint(&self) -> &'static str {
+    fn variant_hint(&self) -> &'static str {
         match self {
             Self::NotFound(_) => {
                 "the identity may read the vault, so check objectName, objectType and \
@@ -130,16 +130,16 @@ impl VaultError {
                 "compare the tenant of the identity with the tenant of the vault, and the cloud \
                  with the vault's suffix"
             }
-            Self::Throttled { .. } | Self::CoolingDown { .. } => {
+            Self::Throttled { .. } | Self::ThrottledCoolDown { .. } => {
                 "wait; every client of the vault shares its limit, so read less often or spread \
                  the objects over vaults"
             }
-            Self::Busy { .. } => {
+            Self::RequestQueueFull { .. } => {
                 "wait; where it does not end, raise --vault-requests-per-second within what the \
                  vault's nodes share, or spread the objects over vaults"
             }
             Self::Interrupted => "try again",
-            Self::Unavailable { .. } | Self::LeftAlone { .. } => {
+            Self::Unavailable { .. } | Self::CircuitOpen { .. } => {
                 "wait, and see the health of Key Vault in the region"
             }
             Self::Unexpected(_) | Self::Malformed { .. } => {
@@ -152,7 +152,7 @@ impl VaultError {
                 "check keyvaultName, DNS, the proxy settings, the trusted roots, and the \
                  vault's firewall"
             }
-            Self::Untrusted { .. } => {
+            Self::UntrustedVault { .. } => {
                 "check that the vault's host ends in the suffix of its cloud and that no proxy \
                  answers in its place"
             }
@@ -164,14 +164,14 @@ impl VaultError {
     pub fn retry(&self) -> RetryClass {
         match self {
             Self::NotFound(_) | Self::Disabled(_) => RetryClass::Invalid,
-            Self::Forbidden(_) | Self::Unauthorized(_) | Self::Untrusted { .. } => {
+            Self::Forbidden(_) | Self::Unauthorized(_) | Self::UntrustedVault { .. } => {
                 RetryClass::Denied
             }
             Self::Throttled { retry_after, .. } => RetryClass::Throttled { after: *retry_after },
             Self::Unavailable { retry_after: Some(after), .. }
-            | Self::CoolingDown { remaining: after, .. }
-            | Self::Busy { wait: after, .. }
-            | Self::LeftAlone { remaining: after, .. } => {
+            | Self::ThrottledCoolDown { remaining: after, .. }
+            | Self::RequestQueueFull { wait: after, .. }
+            | Self::CircuitOpen { remaining: after, .. } => {
                 RetryClass::Throttled { after: Some(*after) }
             }
             Self::Token { source } => {
@@ -189,8 +189,8 @@ impl VaultError {
     /// For how long nobody asks the vault, where it was not asked for this read because it failed
     /// others: this read itself came to nothing. After that one is sent to see whether it is back, and
     /// the others learn of its outcome.
-    pub fn turned_away(&self) -> Option<Duration> {
-        if let Self::LeftAlone { remaining, .. } = self { Some(*remaining) } else { None }
+    pub fn circuit_open_for(&self) -> Option<Duration> {
+        if let Self::CircuitOpen { remaining, .. } = self { Some(*remaining) } else { None }
     }
 
     /// Whether the vault, or the service that issues tokens for it, is not there: it was not
@@ -199,8 +199,8 @@ impl VaultError {
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Throttled { .. }
-            | Self::CoolingDown { .. }
-            | Self::LeftAlone { .. }
+            | Self::ThrottledCoolDown { .. }
+            | Self::CircuitOpen { .. }
             | Self::Unavailable { .. }
             | Self::TimedOut { .. }
             | Self::Unreachable { .. } => true,
@@ -211,13 +211,13 @@ impl VaultError {
 
     /// Whether the identity, or the way it proves itself, was refused, or the object is gone: what
     /// was read before may not be read any more.
-    pub fn is_refusal(&self) -> bool {
+    pub fn is_denied(&self) -> bool {
         match self {
             Self::NotFound(_)
             | Self::Disabled(_)
             | Self::Forbidden(_)
             | Self::Unauthorized(_)
-            | Self::Untrusted { .. } => true,
+            | Self::UntrustedVault { .. } => true,
             Self::Token { source } => TokenError::of(source).is_some_and(TokenError::is_refusal),
             _ => false,
         }
@@ -248,7 +248,7 @@ impl VaultError {
 /// The texts are excerpts ([`lanyard_credential::reply`]): short, on one line, and without the
 /// token of the request, which such answers echo.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VaultReply {
+pub struct VaultErrorDetails {
     /// The HTTP status.
     pub status: u16,
     /// The error code.
@@ -259,7 +259,7 @@ pub struct VaultReply {
     pub message: String,
 }
 
-impl fmt::Display for VaultReply {
+impl fmt::Display for VaultErrorDetails {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.status)?;
         for code in [&self.code, &self.inner_code].into_iter().flatten() {
@@ -269,7 +269,7 @@ impl fmt::Display for VaultReply {
     }
 }
 
-fn forbidden_hint(reply: &VaultReply) -> &'static str {
+fn forbidden_hint(reply: &VaultErrorDetails) -> &'static str {
     match reply.inner_code.as_deref() {
         Some("ForbiddenByRbac") => {
             "assign `Key Vault Secrets User` to the identity at the secret or the vault (`Key \

@@ -8,18 +8,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lanyard_api::{ObjectEntry, ObjectKind, ObjectVersion, ProviderParameters};
+use lanyard_api::{VaultObjectEntry, VaultObjectKind, VaultObjectVersion, ProviderParameters};
 use lanyard_credential::RetryClass;
 use lanyard_vocabulary::{Hop, ObjectEncoding, SecretName};
 
-use crate::error::VaultError;
-use crate::history::{HistoryError, asked_version, select_history};
+use crate::error::VaultReadError;
+use crate::history::{HistoryError, requested_version, select_history};
 use crate::memory::{
-    FILE_ROOM, LIST_ROOM, MemoryExhausted, READ_ROOM, ReadMemory, UnlimitedMemory, Weigh as _,
-    length_of,
+    FILE_OVERHEAD_BYTES, VERSION_LIST_BYTES, MemoryExhausted, OBJECT_READ_BYTES, ReadMemory, UnlimitedMemory, MemoryFootprint as _,
+    saturating_u64,
 };
 use crate::source::{
-    ListedVersion, ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret,
+    ListedVersion, ObjectAttributes, VaultSource, FetchedCertificate, FetchedKey, FetchedSecret,
 };
 
 /// How many reads are under way at once. A vault's limit is for all of its clients.
@@ -29,11 +29,11 @@ const CONCURRENT_READS: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ObjectReference {
     /// `objectType`.
-    pub kind: ObjectKind,
+    pub kind: VaultObjectKind,
     /// `objectName`.
     pub name: SecretName,
     /// The version; nothing for the current one.
-    pub version: Option<ObjectVersion>,
+    pub version: Option<VaultObjectVersion>,
 }
 
 impl fmt::Display for ObjectReference {
@@ -57,7 +57,7 @@ pub enum ReadError {
         object: ObjectReference,
         /// What came back.
         #[source]
-        source: Arc<VaultError>,
+        source: Arc<VaultReadError>,
     },
     /// The vault did not list the versions of an object.
     #[error("could not list the versions of {object}")]
@@ -66,7 +66,7 @@ pub enum ReadError {
         object: ObjectReference,
         /// What came back.
         #[source]
-        source: Arc<VaultError>,
+        source: Arc<VaultReadError>,
     },
     /// The listed versions are not what the history needs.
     #[error("could not choose the version history of {object}")]
@@ -79,7 +79,7 @@ pub enum ReadError {
     },
     /// The objects are more than a volume takes; those after it were not read.
     #[error("with {object} the objects have more than the {limit} bytes that a volume takes")]
-    TooMuch {
+    VolumeTooLarge {
         /// The object with which it became too much.
         object: ObjectReference,
         /// What a volume takes, in bytes.
@@ -87,7 +87,7 @@ pub enum ReadError {
     },
     /// The node has no memory for the objects; those after it were not read.
     #[error("there is no room for {object} and what is read before it")]
-    NoRoom {
+    NotEnoughMemory {
         /// The object for which there was no room.
         object: ObjectReference,
         /// What was needed and what there is.
@@ -103,16 +103,16 @@ impl ReadError {
             Self::Object { object, .. }
             | Self::Versions { object, .. }
             | Self::History { object, .. }
-            | Self::TooMuch { object, .. }
-            | Self::NoRoom { object, .. } => object,
+            | Self::VolumeTooLarge { object, .. }
+            | Self::NotEnoughMemory { object, .. } => object,
         }
     }
 
     /// The vault's error, if the vault is to blame.
-    pub fn vault(&self) -> Option<&VaultError> {
+    pub fn vault_error(&self) -> Option<&VaultReadError> {
         match self {
             Self::Object { source, .. } | Self::Versions { source, .. } => Some(source),
-            Self::History { .. } | Self::TooMuch { .. } | Self::NoRoom { .. } => None,
+            Self::History { .. } | Self::VolumeTooLarge { .. } | Self::NotEnoughMemory { .. } => None,
         }
     }
 
@@ -120,10 +120,10 @@ impl ReadError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::History { .. } => Some("enable a version, or correct objectVersion".to_owned()),
-            Self::TooMuch { .. } => {
+            Self::VolumeTooLarge { .. } => {
                 Some("ask for fewer objects or versions in one SecretProviderClass".to_owned())
             }
-            Self::NoRoom { source, .. } => Some(source.hint.clone()),
+            Self::NotEnoughMemory { source, .. } => Some(source.hint.clone()),
             Self::Object { source, .. } | Self::Versions { source, .. } => source.hint(),
         }
     }
@@ -131,37 +131,37 @@ impl ReadError {
     /// Whether and when the same read may succeed.
     pub fn retry(&self) -> RetryClass {
         match self {
-            Self::NoRoom { source, .. } if !source.is_hopeless => RetryClass::Transient,
-            _ => self.vault().map_or(RetryClass::Invalid, VaultError::retry),
+            Self::NotEnoughMemory { source, .. } if !source.exceeds_node_capacity => RetryClass::Transient,
+            _ => self.vault_error().map_or(RetryClass::Invalid, VaultReadError::retry),
         }
     }
 
     /// For how long nobody asks the vault, where it was not asked: [`VaultError::turned_away`].
-    pub fn turned_away(&self) -> Option<Duration> {
-        self.vault().and_then(VaultError::turned_away)
+    pub fn circuit_open_for(&self) -> Option<Duration> {
+        self.vault_error().and_then(VaultReadError::circuit_open_for)
     }
 
     /// The hop that is broken.
     pub fn hop(&self) -> Hop {
-        self.vault().map_or(Hop::VaultRead, VaultError::hop)
+        self.vault_error().map_or(Hop::VaultRead, VaultReadError::hop)
     }
 }
 
 /// What a vault gave for one object.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum VaultObject {
+pub enum FetchedVaultObject {
     /// A secret.
-    Secret(VaultSecret),
+    Secret(FetchedSecret),
     /// The public part of a key.
-    Key(VaultKey),
+    Key(FetchedKey),
     /// A certificate without its private key.
-    Certificate(VaultCertificate),
+    Certificate(FetchedCertificate),
 }
 
-impl VaultObject {
+impl FetchedVaultObject {
     /// Which version it is.
-    pub fn version(&self) -> &ObjectVersion {
+    pub fn version(&self) -> &VaultObjectVersion {
         match self {
             Self::Secret(secret) => &secret.version,
             Self::Key(key) => &key.version,
@@ -181,16 +181,16 @@ impl VaultObject {
 
 /// One object for one file of a class. Entries that ask for the same version share it.
 #[derive(Debug, Clone)]
-pub struct FetchedObject {
+pub struct FetchedEntryObject {
     /// The entry that asked for it.
-    pub entry: ObjectEntry,
+    pub entry: VaultObjectEntry,
     /// Its place in the entry's version history, if the entry asks for one.
-    pub place: Option<usize>,
+    pub history_index: Option<usize>,
     /// The object.
-    pub object: Arc<VaultObject>,
+    pub object: Arc<FetchedVaultObject>,
 }
 
-impl FetchedObject {
+impl FetchedEntryObject {
     /// What was read.
     pub fn reference(&self) -> ObjectReference {
         let (kind, name) = (self.entry.kind, self.entry.name.clone());
@@ -202,28 +202,28 @@ impl FetchedObject {
 #[async_trait]
 pub(crate) trait ObjectSource: Send + Sync {
     /// Reads an object.
-    async fn object(&self, object: &ObjectReference) -> Result<Arc<VaultObject>, Arc<VaultError>>;
+    async fn object(&self, object: &ObjectReference) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>>;
 
     /// Lists the versions of an object; that of the reference does not count.
     async fn versions(
         &self,
         object: &ObjectReference,
-    ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultError>>;
+    ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultReadError>>;
 }
 
 /// A vault itself.
-struct Unshared<'a>(&'a dyn SecretSource);
+struct DirectObjectSource<'a>(&'a dyn VaultSource);
 
 #[async_trait]
-impl ObjectSource for Unshared<'_> {
-    async fn object(&self, object: &ObjectReference) -> Result<Arc<VaultObject>, Arc<VaultError>> {
+impl ObjectSource for DirectObjectSource<'_> {
+    async fn object(&self, object: &ObjectReference) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>> {
         fetch_object(object, self.0).await.map(Arc::new).map_err(Arc::new)
     }
 
     async fn versions(
         &self,
         object: &ObjectReference,
-    ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultError>> {
+    ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultReadError>> {
         let listed = self.0.fetch_versions(object.kind, &object.name).await;
         listed.map(Arc::new).map_err(Arc::new)
     }
@@ -232,14 +232,14 @@ impl ObjectSource for Unshared<'_> {
 /// Reads one object from a vault.
 pub(crate) async fn fetch_object(
     object: &ObjectReference,
-    source: &dyn SecretSource,
-) -> Result<VaultObject, VaultError> {
+    source: &dyn VaultSource,
+) -> Result<FetchedVaultObject, VaultReadError> {
     let (name, version) = (&object.name, object.version.as_ref());
     match object.kind {
-        ObjectKind::Secret => source.fetch_secret(name, version).await.map(VaultObject::Secret),
-        ObjectKind::Key => source.fetch_key(name, version).await.map(VaultObject::Key),
-        ObjectKind::Certificate => {
-            source.fetch_certificate(name, version).await.map(VaultObject::Certificate)
+        VaultObjectKind::Secret => source.fetch_secret(name, version).await.map(FetchedVaultObject::Secret),
+        VaultObjectKind::Key => source.fetch_key(name, version).await.map(FetchedVaultObject::Key),
+        VaultObjectKind::Certificate => {
+            source.fetch_certificate(name, version).await.map(FetchedVaultObject::Certificate)
         }
     }
 }
@@ -249,17 +249,17 @@ pub(crate) async fn fetch_object(
 /// is the one that is told.
 pub async fn fetch_objects(
     parameters: &ProviderParameters,
-    source: &dyn SecretSource,
-) -> Result<Vec<FetchedObject>, ReadError> {
-    let limits = ReadLimits { content: u64::MAX, memory: &UnlimitedMemory };
-    fetch_entries(&parameters.objects, &Unshared(source), limits).await
+    source: &dyn VaultSource,
+) -> Result<Vec<FetchedEntryObject>, ReadError> {
+    let limits = VolumeReadLimits { max_content_bytes: u64::MAX, memory: &UnlimitedMemory };
+    fetch_entries(&parameters.objects, &DirectObjectSource(source), limits).await
 }
 
 /// What the objects of one volume may take.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadLimits<'a> {
+pub(crate) struct VolumeReadLimits<'a> {
     /// How many bytes the files may have together.
-    pub(crate) content: u64,
+    pub(crate) max_content_bytes: u64,
     /// The memory that what is read takes.
     pub(crate) memory: &'a dyn ReadMemory,
 }
@@ -269,17 +269,17 @@ pub(crate) struct ReadLimits<'a> {
 /// The memory of each object is asked for before it is read. Once the files cannot have less than
 /// they may, or could not be mounted on an empty node, nothing more is read.
 pub(crate) async fn fetch_entries(
-    entries: &[ObjectEntry],
+    entries: &[VaultObjectEntry],
     source: &dyn ObjectSource,
-    limits: ReadLimits<'_>,
-) -> Result<Vec<FetchedObject>, ReadError> {
+    limits: VolumeReadLimits<'_>,
+) -> Result<Vec<FetchedEntryObject>, ReadError> {
     let histories = fetch_histories(entries, source, limits.memory).await?;
-    let wanted: Vec<Wanted<'_>> = wanted_objects(entries, &histories);
+    let wanted: Vec<RequestedObject<'_>> = requested_objects(entries, &histories);
     let Some(first) = wanted.first() else { return Ok(Vec::new()) };
-    let room = length_of(wanted.len()).saturating_mul(FILE_ROOM);
-    take_room(&first.object, limits.memory, room).await?;
-    limits.memory.end(room, room);
-    let mut distinct: Vec<(&ObjectReference, Vec<&ObjectEntry>)> = Vec::new();
+    let room = saturating_u64(wanted.len()).saturating_mul(FILE_OVERHEAD_BYTES);
+    reserve_memory(&first.object, limits.memory, room).await?;
+    limits.memory.finish_read(room, room);
+    let mut distinct: Vec<(&ObjectReference, Vec<&VaultObjectEntry>)> = Vec::new();
     let mut places: HashMap<&ObjectReference, usize> = HashMap::new();
     for want in &wanted {
         let place = *places.entry(&want.object).or_insert_with(|| {
@@ -296,64 +296,64 @@ pub(crate) async fn fetch_entries(
         reads.push(read_object(object, source, limits.memory).boxed());
     }
     let mut reads = stream::iter(reads).buffered(CONCURRENT_READS);
-    let mut objects: Vec<Arc<VaultObject>> = Vec::with_capacity(distinct.len());
+    let mut objects: Vec<Arc<FetchedVaultObject>> = Vec::with_capacity(distinct.len());
     let (mut bytes, mut size) = (0_u64, 0_u64);
     for (object, entries) in &distinct {
         let Some(read) = reads.try_next().await? else { break };
         for entry in entries {
-            let content = least_content(entry, &read);
+            let content = min_content_bytes(entry, &read);
             bytes = bytes.saturating_add(content);
             size = size.saturating_add(limits.memory.mounted_size(content));
         }
-        if bytes > limits.content {
-            let limit = limits.content;
-            return Err(ReadError::TooMuch { object: (*object).clone(), limit });
+        if bytes > limits.max_content_bytes {
+            let limit = limits.max_content_bytes;
+            return Err(ReadError::VolumeTooLarge { object: (*object).clone(), limit });
         }
-        let checked = limits.memory.check_volume(size);
-        checked.map_err(|source| ReadError::NoRoom { object: (*object).clone(), source })?;
+        let checked = limits.memory.check_volume_fits(size);
+        checked.map_err(|source| ReadError::NotEnoughMemory { object: (*object).clone(), source })?;
         objects.push(read);
     }
     let fetched = wanted.iter().filter_map(|want| {
         let object = Arc::clone(objects.get(*places.get(&want.object)?)?);
-        Some(FetchedObject { entry: want.entry.clone(), place: want.place, object })
+        Some(FetchedEntryObject { entry: want.entry.clone(), history_index: want.history_index, object })
     });
     Ok(fetched.collect())
 }
 
 /// How many bytes the files of an entry have at least, once the object is decoded: nobody is refused
 /// for what only looks large.
-fn least_content(entry: &ObjectEntry, object: &VaultObject) -> u64 {
+fn min_content_bytes(entry: &VaultObjectEntry, object: &FetchedVaultObject) -> u64 {
     let bytes = match object {
-        VaultObject::Secret(secret) => {
+        FetchedVaultObject::Secret(secret) => {
             let length = secret.value.expose().len();
             let is_text = matches!(entry.encoding, None | Some(ObjectEncoding::Utf8));
             // Two digits of hexadecimal are a byte, and a PKCS#12 comes out in other clothes.
-            if is_text && !secret.of_certificate { length } else { length / 2 }
+            if is_text && !secret.is_certificate_secret { length } else { length / 2 }
         }
-        VaultObject::Certificate(certificate) => certificate.der.len(),
-        VaultObject::Key(_) => 0,
+        FetchedVaultObject::Certificate(certificate) => certificate.der.len(),
+        FetchedVaultObject::Key(_) => 0,
     };
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// One file's worth of reading.
-struct Wanted<'a> {
-    entry: &'a ObjectEntry,
-    place: Option<usize>,
+struct RequestedObject<'a> {
+    entry: &'a VaultObjectEntry,
+    history_index: Option<usize>,
     object: ObjectReference,
 }
 
 /// The versions of each entry that asks for a history; none for the others.
 async fn fetch_histories(
-    entries: &[ObjectEntry],
+    entries: &[VaultObjectEntry],
     source: &dyn ObjectSource,
     memory: &dyn ReadMemory,
-) -> Result<Vec<Vec<ObjectVersion>>, ReadError> {
+) -> Result<Vec<Vec<VaultObjectVersion>>, ReadError> {
     // The entries of each object, in the order in which the objects come first.
     let mut distinct: Vec<(ObjectReference, Vec<usize>)> = Vec::new();
     let mut places: HashMap<ObjectReference, usize> = HashMap::new();
-    for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.history > 1) {
-        let place = *places.entry(reference(entry, None)).or_insert_with_key(|object| {
+    for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.history_length > 1) {
+        let place = *places.entry(object_reference(entry, None)).or_insert_with_key(|object| {
             distinct.push((object.clone(), Vec::new()));
             distinct.len() - 1
         });
@@ -363,7 +363,7 @@ async fn fetch_histories(
     }
     let mut lists = Vec::with_capacity(distinct.len());
     for (object, _) in &distinct {
-        lists.push(fetch_list(object, source, memory).boxed());
+        lists.push(fetch_version_list(object, source, memory).boxed());
     }
     let mut lists = stream::iter(lists).buffered(CONCURRENT_READS);
     let mut chosen = vec![Vec::new(); entries.len()];
@@ -372,64 +372,64 @@ async fn fetch_histories(
         let Some((listed, weight)) = lists.try_next().await? else { break };
         for index in indices {
             if let (Some(entry), Some(history)) = (entries.get(*index), chosen.get_mut(*index)) {
-                *history = choose_history(entry, &listed)?;
+                *history = select_entry_history(entry, &listed)?;
             }
         }
         drop(listed);
-        memory.end(weight, 0);
+        memory.finish_read(weight, 0);
     }
     Ok(chosen)
 }
 
 /// The versions of an object, and how much memory was taken for them.
-async fn fetch_list(
+async fn fetch_version_list(
     object: &ObjectReference,
     source: &dyn ObjectSource,
     memory: &dyn ReadMemory,
 ) -> Result<(Arc<Vec<ListedVersion>>, u64), ReadError> {
-    take_room(object, memory, LIST_ROOM).await?;
+    reserve_memory(object, memory, VERSION_LIST_BYTES).await?;
     let listed = source.versions(object).await;
     let listed = listed.map_err(|source| ReadError::Versions { object: object.clone(), source })?;
-    Ok((listed, LIST_ROOM))
+    Ok((listed, VERSION_LIST_BYTES))
 }
 
-async fn take_room(
+async fn reserve_memory(
     object: &ObjectReference,
     memory: &dyn ReadMemory,
     room: u64,
 ) -> Result<(), ReadError> {
-    let taken = memory.begin(room).await;
-    taken.map_err(|source| ReadError::NoRoom { object: object.clone(), source })
+    let taken = memory.reserve_read_memory(room).await;
+    taken.map_err(|source| ReadError::NotEnoughMemory { object: object.clone(), source })
 }
 
-fn choose_history(
-    entry: &ObjectEntry,
+fn select_entry_history(
+    entry: &VaultObjectEntry,
     listed: &[ListedVersion],
-) -> Result<Vec<ObjectVersion>, ReadError> {
-    select_history(listed, entry.version.as_ref(), entry.history).map_err(|source| {
-        ReadError::History { object: reference(entry, entry.version.clone()), source }
+) -> Result<Vec<VaultObjectVersion>, ReadError> {
+    select_history(listed, entry.version.as_ref(), entry.history_length).map_err(|source| {
+        ReadError::History { object: object_reference(entry, entry.version.clone()), source }
     })
 }
 
-fn wanted_objects<'a>(
-    entries: &'a [ObjectEntry],
-    histories: &[Vec<ObjectVersion>],
-) -> Vec<Wanted<'a>> {
+fn requested_objects<'a>(
+    entries: &'a [VaultObjectEntry],
+    histories: &[Vec<VaultObjectVersion>],
+) -> Vec<RequestedObject<'a>> {
     let mut wanted = Vec::new();
     for (entry, history) in entries.iter().zip(histories) {
-        if entry.history <= 1 {
-            let object = reference(entry, asked_version(entry.version.as_ref()).cloned());
-            wanted.push(Wanted { entry, place: None, object });
+        if entry.history_length <= 1 {
+            let object = object_reference(entry, requested_version(entry.version.as_ref()).cloned());
+            wanted.push(RequestedObject { entry, history_index: None, object });
         }
         for (place, version) in history.iter().enumerate() {
-            let object = reference(entry, Some(version.clone()));
-            wanted.push(Wanted { entry, place: Some(place), object });
+            let object = object_reference(entry, Some(version.clone()));
+            wanted.push(RequestedObject { entry, history_index: Some(place), object });
         }
     }
     wanted
 }
 
-fn reference(entry: &ObjectEntry, version: Option<ObjectVersion>) -> ObjectReference {
+fn object_reference(entry: &VaultObjectEntry, version: Option<VaultObjectVersion>) -> ObjectReference {
     ObjectReference { kind: entry.kind, name: entry.name.clone(), version }
 }
 
@@ -437,11 +437,11 @@ async fn read_object(
     object: &ObjectReference,
     source: &dyn ObjectSource,
     memory: &dyn ReadMemory,
-) -> Result<Arc<VaultObject>, ReadError> {
-    take_room(object, memory, READ_ROOM).await?;
+) -> Result<Arc<FetchedVaultObject>, ReadError> {
+    reserve_memory(object, memory, OBJECT_READ_BYTES).await?;
     let read = source.object(object).await;
     let read = read.map_err(|source| ReadError::Object { object: object.clone(), source })?;
-    memory.end(READ_ROOM, read.weight());
+    memory.finish_read(OBJECT_READ_BYTES, read.footprint_bytes());
     Ok(read)
 }
 
@@ -453,17 +453,17 @@ mod tests {
 
     /// A vault that gives a hundred bytes for every object, and counts.
     #[derive(Default)]
-    struct Hundreds(AtomicUsize);
+    struct HundredByteSource(AtomicUsize);
 
     #[async_trait]
-    impl ObjectSource for Hundreds {
-        async fn object(&self, _: &ObjectReference) -> Result<Arc<VaultObject>, Arc<VaultError>> {
+    impl ObjectSource for HundredByteSource {
+        async fn object(&self, _: &ObjectReference) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>> {
             self.0.fetch_add(1, Ordering::SeqCst);
-            Ok(Arc::new(VaultObject::Secret(VaultSecret {
+            Ok(Arc::new(FetchedVaultObject::Secret(FetchedSecret {
                 version: "v1".parse().unwrap(),
                 attributes: ObjectAttributes::default(),
                 content_type: None,
-                of_certificate: false,
+                is_certificate_secret: false,
                 value: "0".repeat(100).into(),
             })))
         }
@@ -471,26 +471,26 @@ mod tests {
         async fn versions(
             &self,
             _: &ObjectReference,
-        ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultError>> {
+        ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultReadError>> {
             Ok(Arc::default())
         }
     }
 
-    fn within(content: u64) -> ReadLimits<'static> {
-        ReadLimits { content, memory: &UnlimitedMemory }
+    fn limits_with_content(content: u64) -> VolumeReadLimits<'static> {
+        VolumeReadLimits { max_content_bytes: content, memory: &UnlimitedMemory }
     }
 
-    fn entries(count: usize, encoding: Option<ObjectEncoding>) -> Vec<ObjectEntry> {
+    fn secret_entries(count: usize, encoding: Option<ObjectEncoding>) -> Vec<VaultObjectEntry> {
         let name = |number| format!("n{number}").parse().unwrap();
-        (0..count).map(|number| ObjectEntry::secret(name(number), encoding)).collect()
+        (0..count).map(|number| VaultObjectEntry::secret(name(number), encoding)).collect()
     }
 
     #[tokio::test]
-    async fn what_is_more_than_a_volume_takes_is_not_read_to_its_end() {
-        let vault = Hundreds::default();
-        let all = fetch_entries(&entries(20, None), &vault, within(2_000)).await.unwrap();
+    async fn reading_stops_when_the_volume_limit_is_exceeded() {
+        let vault = HundredByteSource::default();
+        let all = fetch_entries(&secret_entries(20, None), &vault, limits_with_content(2_000)).await.unwrap();
         assert_eq!((all.len(), vault.0.swap(0, Ordering::SeqCst)), (20, 20));
-        let error = fetch_entries(&entries(500, None), &vault, within(1_999)).await.unwrap_err();
+        let error = fetch_entries(&secret_entries(500, None), &vault, limits_with_content(1_999)).await.unwrap_err();
         assert_eq!(error.object().name.as_str(), "n19");
         assert!(error.to_string().contains("more than the 1999 bytes"), "{error}");
         assert!(error.hint().is_some() && error.retry() == RetryClass::Invalid);
@@ -499,12 +499,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_file_counts_and_only_what_it_has_at_least() {
-        let vault = Hundreds::default();
-        let twice = [entries(1, None), entries(1, None)].concat();
-        assert!(fetch_entries(&twice, &vault, within(199)).await.is_err());
-        assert_eq!(fetch_entries(&twice, &vault, within(200)).await.unwrap().len(), 2);
-        let hex = entries(2, Some(ObjectEncoding::Hex));
-        assert_eq!(fetch_entries(&hex, &vault, within(100)).await.unwrap().len(), 2);
+    async fn each_file_counts_with_its_minimum_size() {
+        let vault = HundredByteSource::default();
+        let twice = [secret_entries(1, None), secret_entries(1, None)].concat();
+        assert!(fetch_entries(&twice, &vault, limits_with_content(199)).await.is_err());
+        assert_eq!(fetch_entries(&twice, &vault, limits_with_content(200)).await.unwrap().len(), 2);
+        let hex = secret_entries(2, Some(ObjectEncoding::Hex));
+        assert_eq!(fetch_entries(&hex, &vault, limits_with_content(100)).await.unwrap().len(), 2);
     }
 }

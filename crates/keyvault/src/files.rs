@@ -4,9 +4,9 @@ use lanyard_api::ProviderParameters;
 use lanyard_credential::RetryClass;
 use lanyard_vocabulary::Hop;
 
-use crate::decode::{DecodeError, FileOptions, MountedFile, decode_files};
+use crate::decode::{DecodeError, VolumeFileOptions, MountedFile, decode_files};
 use crate::fetch::{ReadError, fetch_objects};
-use crate::source::SecretSource;
+use crate::source::VaultSource;
 
 /// The files of a volume could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -51,8 +51,8 @@ impl FetchError {
 /// [`decode_files`]. Warnings are logged.
 pub async fn fetch_files(
     parameters: &ProviderParameters,
-    source: &dyn SecretSource,
-    options: FileOptions,
+    source: &dyn VaultSource,
+    options: VolumeFileOptions,
 ) -> Result<Vec<MountedFile>, FetchError> {
     let objects = fetch_objects(parameters, source).await?;
     let decoded = decode_files(&objects, options)?;

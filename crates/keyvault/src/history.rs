@@ -1,6 +1,6 @@
 //! Which versions of an object become the files of a history.
 
-use lanyard_api::ObjectVersion;
+use lanyard_api::VaultObjectVersion;
 
 use crate::source::ListedVersion;
 
@@ -10,26 +10,26 @@ use crate::source::ListedVersion;
 pub enum HistoryError {
     /// Every version is disabled, or there is none.
     #[error("no version is enabled")]
-    NoVersion,
+    NoEnabledVersion,
     /// The version to begin with is disabled, or there is none of that name.
     #[error("version `{start}` to begin with is not among the {enabled} enabled versions")]
-    NoStart {
+    StartVersionNotFound {
         /// The version that was named.
-        start: ObjectVersion,
+        start: VaultObjectVersion,
         /// How many versions are enabled.
         enabled: usize,
     },
 }
 
 /// The first version of a history, by name: the newest.
-const LATEST: &str = "latest";
+const LATEST_VERSION: &str = "latest";
 
 /// The version to ask the vault for; nothing for the current one.
 ///
 /// `latest` is a word of the history only, upstream; a single version of that name would be asked
 /// for literally and never be found.
-pub(crate) fn asked_version(version: Option<&ObjectVersion>) -> Option<&ObjectVersion> {
-    version.filter(|version| version.as_str() != LATEST)
+pub(crate) fn requested_version(version: Option<&VaultObjectVersion>) -> Option<&VaultObjectVersion> {
+    version.filter(|version| version.as_str() != LATEST_VERSION)
 }
 
 /// At most `count` enabled versions, newest first, from `start` on.
@@ -38,20 +38,20 @@ pub(crate) fn asked_version(version: Option<&ObjectVersion>) -> Option<&ObjectVe
 /// asked for, which upstream gives, is not given.
 pub fn select_history(
     versions: &[ListedVersion],
-    start: Option<&ObjectVersion>,
+    start: Option<&VaultObjectVersion>,
     count: u32,
-) -> Result<Vec<ObjectVersion>, HistoryError> {
+) -> Result<Vec<VaultObjectVersion>, HistoryError> {
     let mut versions: Vec<&ListedVersion> =
         versions.iter().filter(|listed| listed.attributes.enabled != Some(false)).collect();
     versions.sort_by_key(|listed| {
         std::cmp::Reverse(listed.attributes.created.unwrap_or(jiff::Timestamp::UNIX_EPOCH))
     });
-    let first = match asked_version(start) {
-        None if versions.is_empty() => return Err(HistoryError::NoVersion),
+    let first = match requested_version(start) {
+        None if versions.is_empty() => return Err(HistoryError::NoEnabledVersion),
         None => 0,
         Some(start) => {
             let found = versions.iter().position(|listed| listed.version == *start);
-            found.ok_or_else(|| HistoryError::NoStart {
+            found.ok_or_else(|| HistoryError::StartVersionNotFound {
                 start: start.clone(),
                 enabled: versions.len(),
             })?
@@ -69,60 +69,60 @@ mod tests {
     use super::*;
     use crate::source::ObjectAttributes;
 
-    fn listed(name: &str, created: Option<i64>, enabled: Option<bool>) -> ListedVersion {
+    fn listed_version(name: &str, created: Option<i64>, enabled: Option<bool>) -> ListedVersion {
         let created = created.map(|second| Timestamp::from_second(second).unwrap());
         let attributes = ObjectAttributes { enabled, created, ..ObjectAttributes::default() };
         ListedVersion { version: name.parse().unwrap(), attributes }
     }
 
-    fn four() -> Vec<ListedVersion> {
+    fn four_enabled_versions() -> Vec<ListedVersion> {
         vec![
-            listed("v2", Some(20), Some(true)),
-            listed("v4", Some(40), None),
-            listed("off", Some(50), Some(false)),
-            listed("v0", None, Some(true)),
-            listed("v3", Some(30), Some(true)),
+            listed_version("v2", Some(20), Some(true)),
+            listed_version("v4", Some(40), None),
+            listed_version("off", Some(50), Some(false)),
+            listed_version("v0", None, Some(true)),
+            listed_version("v3", Some(30), Some(true)),
         ]
     }
 
-    fn names(start: Option<&str>, count: u32) -> Vec<String> {
+    fn selected_names(start: Option<&str>, count: u32) -> Vec<String> {
         let start = start.map(|name| name.parse().unwrap());
-        let selected = select_history(&four(), start.as_ref(), count).unwrap();
+        let selected = select_history(&four_enabled_versions(), start.as_ref(), count).unwrap();
         selected.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn a_history_has_the_newest_enabled_versions_and_never_one_too_many() {
-        assert_eq!(names(None, 2), ["v4", "v3"]);
-        assert_eq!(names(Some("latest"), 3), ["v4", "v3", "v2"]);
-        assert_eq!(names(None, 4), ["v4", "v3", "v2", "v0"]);
-        assert_eq!(names(None, 9), ["v4", "v3", "v2", "v0"]);
-        assert_eq!(names(Some("v3"), 2), ["v3", "v2"]);
-        assert_eq!(names(Some("v0"), 2), ["v0"]);
+    fn history_has_at_most_count_newest_enabled_versions() {
+        assert_eq!(selected_names(None, 2), ["v4", "v3"]);
+        assert_eq!(selected_names(Some("latest"), 3), ["v4", "v3", "v2"]);
+        assert_eq!(selected_names(None, 4), ["v4", "v3", "v2", "v0"]);
+        assert_eq!(selected_names(None, 9), ["v4", "v3", "v2", "v0"]);
+        assert_eq!(selected_names(Some("v3"), 2), ["v3", "v2"]);
+        assert_eq!(selected_names(Some("v0"), 2), ["v0"]);
     }
 
     #[test]
-    fn a_start_that_is_not_there_is_an_error_and_not_an_empty_volume() {
-        let start: ObjectVersion = "off".parse().unwrap();
-        let error = select_history(&four(), Some(&start), 2).unwrap_err();
+    fn unknown_start_version_is_an_error() {
+        let start: VaultObjectVersion = "off".parse().unwrap();
+        let error = select_history(&four_enabled_versions(), Some(&start), 2).unwrap_err();
         assert_eq!(
             error.to_string(),
             "version `off` to begin with is not among the 4 enabled versions"
         );
-        assert_eq!(select_history(&[], None, 2), Err(HistoryError::NoVersion));
+        assert_eq!(select_history(&[], None, 2), Err(HistoryError::NoEnabledVersion));
     }
 
     proptest! {
         #[test]
-        fn a_history_is_never_longer_than_asked(ages in prop::collection::vec(0i64..50, 1..20), count in 1u32..25) {
+        fn history_never_exceeds_the_requested_count(ages in prop::collection::vec(0i64..50, 1..20), count in 1u32..25) {
             let versions: Vec<_> = ages
                 .iter()
                 .enumerate()
-                .map(|(index, age)| listed(&format!("v{index}"), Some(*age), None))
+                .map(|(index, age)| listed_version(&format!("v{index}"), Some(*age), None))
                 .collect();
             let selected = select_history(&versions, None, count).unwrap();
             prop_assert_eq!(selected.len(), ages.len().min(usize::try_from(count).unwrap()));
-            let age = |version: &ObjectVersion| {
+            let age = |version: &VaultObjectVersion| {
                 ages[version.as_str()[1..].parse::<usize>().unwrap()]
             };
             prop_assert!(selected.windows(2).all(|pair| age(&pair[0]) >= age(&pair[1])));

@@ -46,45 +46,45 @@ mod pkcs12;
 mod pod;
 mod public_key;
 mod reader;
-mod readers;
+mod reader_sessions;
 mod secret_bytes;
-mod separate;
-mod shared;
+mod pem_split;
+mod shared_reads;
 mod source;
-mod stale;
+mod stale_cache;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
-mod tls_part;
+mod tls_secret;
 mod user_agent;
 mod vault;
 
-pub use chain::ChainError;
-pub use cloud::{CloudError, EnvironmentProblem, VaultCloud};
+pub use chain::ChainOrderError;
+pub use cloud::{VaultCloudError, EnvironmentFileError, VaultCloud};
 pub use content::{CertificateOptions, ContentError};
 pub use decode::{
-    DecodeError, DecodeWarning, DecodedFiles, FileOptions, MountedFile, ObjectId, decode_files,
+    DecodeError, DecodeWarning, DecodedFiles, VolumeFileOptions, MountedFile, ObjectId, decode_files,
 };
-pub use error::{VaultError, VaultReply};
-pub use fetch::{FetchedObject, ObjectReference, ReadError, VaultObject, fetch_objects};
+pub use error::{VaultReadError, VaultErrorDetails};
+pub use fetch::{FetchedEntryObject, ObjectReference, ReadError, FetchedVaultObject, fetch_objects};
 pub use files::{FetchError, fetch_files};
 pub use history::{HistoryError, select_history};
-pub use lanyard_azure::Priority;
+pub use lanyard_azure::RequestPriority;
 pub use lanyard_credential::RetryClass;
-pub use memory::{CacheMemory, CacheRefusal, MemoryExhausted, ReadMemory, UnlimitedMemory};
+pub use memory::{CacheMemory, CacheReserveError, MemoryExhausted, ReadMemory, UnlimitedMemory};
 pub use node_vaults::{
-    NodeVaultError, NodeVaultSettings, NodeVaults, ReadOrder, VaultOutage, VaultReading,
+    NodeVaultError, NodeVaultSettings, NodeVaults, VolumeReadRequest, VaultOutage, VolumeReadResult,
 };
 pub use pkcs12::PfxError;
-pub use pod::{Pod, Proofs, PublishSecrets, ServiceAccountToken, ServiceAccountTokens};
-pub use public_key::{Curve, PublicJwk, PublicKeyError};
-pub use reader::IdentityError;
-pub use readers::{NodeWays, ReaderError};
-pub use secret_bytes::SecretBytes;
-pub use shared::Demand;
+pub use pod::{VolumePod, PodCredentials, PublishSecrets, ServiceAccountToken, ServiceAccountTokens};
+pub use public_key::{EcCurve, PublicJwk, PublicKeyError};
+pub use reader::ReaderIdentityError;
+pub use reader_sessions::{NodeTransports, ReaderCredentialError};
+pub use secret_bytes::SharedSecretBytes;
+pub use shared_reads::Freshness;
 pub use source::{
-    ListedVersion, ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret,
+    ListedVersion, ObjectAttributes, VaultSource, FetchedCertificate, FetchedKey, FetchedSecret,
 };
-pub use stale::{StaleCache, StaleCacheError};
-pub use tls_part::{TlsPartError, parse_tls_certificates, parse_tls_private_key};
+pub use stale_cache::{StaleCache, StaleCacheError};
+pub use tls_secret::{TlsSecretError, parse_tls_certificates, parse_tls_private_key};
 pub use user_agent::{ParseUserAgentError, UserAgentSuffix};
 pub use vault::KeyVault;

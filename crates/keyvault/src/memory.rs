@@ -6,10 +6,10 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use lanyard_api::ObjectEntry;
+use lanyard_api::VaultObjectEntry;
 use lanyard_vocabulary::ObjectEncoding;
 
-use crate::fetch::VaultObject;
+use crate::fetch::FetchedVaultObject;
 use crate::source::ListedVersion;
 
 /// The memory that one volume takes while it is read and decoded.
@@ -24,13 +24,13 @@ pub trait ReadMemory: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// Where waiting is of no use, or took too long.
-    async fn begin(&self, room: u64) -> Result<(), MemoryExhausted>;
+    async fn reserve_read_memory(&self, room: u64) -> Result<(), MemoryExhausted>;
 
     /// Gives back all of `room` but the `kept` bytes that stay in use.
-    fn end(&self, room: u64, kept: u64);
+    fn finish_read(&self, room: u64, kept: u64);
 
     /// How many bytes more may be held at most, if all others gave back theirs.
-    fn largest_read(&self) -> u64;
+    fn max_read_reservation(&self) -> u64;
 
     /// How many bytes a file of `length` bytes takes of the node's memory once it is mounted.
     fn mounted_size(&self, length: u64) -> u64;
@@ -40,28 +40,28 @@ pub trait ReadMemory: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// Where it could not be mounted though nothing else were on the node.
-    fn check_volume(&self, size: u64) -> Result<(), MemoryExhausted>;
+    fn check_volume_fits(&self, size: u64) -> Result<(), MemoryExhausted>;
 }
 
 /// The memory of a cache: what values take that are kept for the next reader.
 pub trait CacheMemory: fmt::Debug + Send + Sync {
     /// How many bytes the cache may hold.
-    fn limit(&self) -> u64;
+    fn limit_bytes(&self) -> u64;
 
     /// Takes `bytes` for the cache.
     ///
     /// # Errors
     ///
     /// If there is no room. Nothing is taken then.
-    fn take(&self, bytes: u64) -> Result<(), CacheRefusal>;
+    fn reserve_cache_memory(&self, bytes: u64) -> Result<(), CacheReserveError>;
 
     /// Gives bytes back.
-    fn give_back(&self, bytes: u64);
+    fn release_cache_memory(&self, bytes: u64);
 }
 
 /// Why a cache was refused memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CacheRefusal {
+pub enum CacheReserveError {
     /// The cache would exceed its own limit. Evicting older entries of this cache helps.
     #[error("the cache would exceed its own limit")]
     CacheFull,
@@ -80,7 +80,7 @@ pub struct MemoryExhausted {
     /// What to do next.
     pub hint: String,
     /// Whether it would not fit though nothing else were on the node.
-    pub is_hopeless: bool,
+    pub exceeds_node_capacity: bool,
 }
 
 /// Memory without a limit, for programs that read on behalf of one owner.
@@ -89,13 +89,13 @@ pub struct UnlimitedMemory;
 
 #[async_trait]
 impl ReadMemory for UnlimitedMemory {
-    async fn begin(&self, _: u64) -> Result<(), MemoryExhausted> {
+    async fn reserve_read_memory(&self, _: u64) -> Result<(), MemoryExhausted> {
         Ok(())
     }
 
-    fn end(&self, _: u64, _: u64) {}
+    fn finish_read(&self, _: u64, _: u64) {}
 
-    fn largest_read(&self) -> u64 {
+    fn max_read_reservation(&self) -> u64 {
         u64::MAX
     }
 
@@ -103,80 +103,80 @@ impl ReadMemory for UnlimitedMemory {
         length
     }
 
-    fn check_volume(&self, _: u64) -> Result<(), MemoryExhausted> {
+    fn check_volume_fits(&self, _: u64) -> Result<(), MemoryExhausted> {
         Ok(())
     }
 }
 
 impl CacheMemory for UnlimitedMemory {
-    fn limit(&self) -> u64 {
+    fn limit_bytes(&self) -> u64 {
         u64::MAX
     }
 
-    fn take(&self, _: u64) -> Result<(), CacheRefusal> {
+    fn reserve_cache_memory(&self, _: u64) -> Result<(), CacheReserveError> {
         Ok(())
     }
 
-    fn give_back(&self, _: u64) {}
+    fn release_cache_memory(&self, _: u64) {}
 }
 
 /// What a value takes in memory, in bytes: its content, and what is known about it.
-pub(crate) trait Weigh {
-    fn weight(&self) -> u64;
+pub(crate) trait MemoryFootprint {
+    fn footprint_bytes(&self) -> u64;
 }
 
-impl Weigh for VaultObject {
-    fn weight(&self) -> u64 {
+impl MemoryFootprint for FetchedVaultObject {
+    fn footprint_bytes(&self) -> u64 {
         let content = match self {
             Self::Secret(secret) => secret.value.len(),
             Self::Certificate(certificate) => certificate.der.len(),
-            Self::Key(_) => LARGEST_KEY,
+            Self::Key(_) => MAX_KEY_BYTES,
         };
-        length_of(content).saturating_add(OBJECT)
+        saturating_u64(content).saturating_add(OBJECT_OVERHEAD_BYTES)
     }
 }
 
-impl Weigh for Vec<ListedVersion> {
-    fn weight(&self) -> u64 {
-        length_of(self.capacity()).saturating_mul(LISTED_VERSION).saturating_add(OBJECT)
+impl MemoryFootprint for Vec<ListedVersion> {
+    fn footprint_bytes(&self) -> u64 {
+        saturating_u64(self.capacity()).saturating_mul(LISTED_VERSION_BYTES).saturating_add(OBJECT_OVERHEAD_BYTES)
     }
 }
 
 /// What decoding an object for an entry takes at most, in bytes: what comes out, and what lies
 /// beside it meanwhile.
-pub(crate) fn decoding_room(entry: &ObjectEntry, object: &VaultObject) -> u64 {
+pub(crate) fn max_decoding_bytes(entry: &VaultObjectEntry, object: &FetchedVaultObject) -> u64 {
     let (length, times) = match object {
-        VaultObject::Secret(secret) if secret.of_certificate => (secret.value.len(), 8),
-        VaultObject::Secret(secret) => match entry.encoding {
+        FetchedVaultObject::Secret(secret) if secret.is_certificate_secret => (secret.value.len(), 8),
+        FetchedVaultObject::Secret(secret) => match entry.encoding {
             // The value itself.
             None | Some(ObjectEncoding::Utf8) => return 0,
             Some(_) => (secret.value.len(), 2),
         },
-        VaultObject::Certificate(certificate) => (certificate.der.len(), 4),
-        VaultObject::Key(_) => (LARGEST_KEY, 4),
+        FetchedVaultObject::Certificate(certificate) => (certificate.der.len(), 4),
+        FetchedVaultObject::Key(_) => (MAX_KEY_BYTES, 4),
     };
-    length_of(length).saturating_mul(times).saturating_add(OBJECT)
+    saturating_u64(length).saturating_mul(times).saturating_add(OBJECT_OVERHEAD_BYTES)
 }
 
-pub(crate) fn length_of(bytes: usize) -> u64 {
+pub(crate) fn saturating_u64(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// The largest answer for one object that is read, in bytes. A value has 25 KB at most (Key Vault's
 /// service limits); JSON may write a byte of text in three, and tags follow.
-pub(crate) const LARGEST_ANSWER: usize = 96 * 1024;
+pub(crate) const MAX_OBJECT_RESPONSE_BYTES: usize = 96 * 1024;
 /// The largest page of a list of versions that is read, in bytes: 25 versions with their tags.
-pub(crate) const LARGEST_PAGE: usize = 512 * 1024;
+pub(crate) const MAX_LIST_PAGE_BYTES: usize = 512 * 1024;
 /// The most versions of one object that are looked at, the newest.
-pub(crate) const MOST_VERSIONS: usize = 2_048;
+pub(crate) const MAX_LISTED_VERSIONS: usize = 2_048;
 /// What reading an object takes: the answer, and the value that is parsed from it.
-pub(crate) const READ_ROOM: u64 = 128 * 1024;
+pub(crate) const OBJECT_READ_BYTES: u64 = 128 * 1024;
 /// What reading a list of versions takes: a page, and the versions of all pages.
-pub(crate) const LIST_ROOM: u64 = 1024 * 1024;
+pub(crate) const VERSION_LIST_BYTES: u64 = 1024 * 1024;
 /// What a file takes beside its content until it is written: its paths, ids, times and places in
 /// lists.
-pub(crate) const FILE_ROOM: u64 = 1024;
+pub(crate) const FILE_OVERHEAD_BYTES: u64 = 1024;
 /// What an object takes beside its content: version, times, tags and places in maps.
-const OBJECT: u64 = 1024;
-const LISTED_VERSION: u64 = 240;
-const LARGEST_KEY: usize = 1024;
+const OBJECT_OVERHEAD_BYTES: u64 = 1024;
+const LISTED_VERSION_BYTES: u64 = 240;
+const MAX_KEY_BYTES: usize = 1024;

@@ -1,6 +1,6 @@
 //! The vaults of a node: one read for all volumes that ask for the same, as the same reader.
 
-mod class_read;
+mod volume_read;
 mod outages;
 
 use std::path::PathBuf;
@@ -13,20 +13,20 @@ use lanyard_clock::SharedClock;
 use lanyard_credential::RetryClass;
 use lanyard_vocabulary::Cloud;
 
-use self::class_read::{ClassRead, ReadKey};
-use self::outages::Outages;
-use crate::cloud::{CloudError, VaultCloud};
-use crate::decode::{DecodedFiles, Decoder, FileOptions, MountedFile};
-use crate::error::VaultError;
-use crate::fetch::{FetchedObject, ReadError, ReadLimits, VaultObject, fetch_entries};
+use self::volume_read::{VolumeRead, SharedReadKey};
+use self::outages::VaultOutages;
+use crate::cloud::{VaultCloudError, VaultCloud};
+use crate::decode::{DecodedFiles, VolumeDecoder, VolumeFileOptions, MountedFile};
+use crate::error::VaultReadError;
+use crate::fetch::{FetchedEntryObject, ReadError, VolumeReadLimits, FetchedVaultObject, fetch_entries};
 use crate::files::FetchError;
 use crate::memory::{CacheMemory, ReadMemory};
-use crate::pod::{Pod, Proofs};
-use crate::reader::{IdentityError, identify};
-use crate::readers::{NodeWays, ReaderError, Readers};
-use crate::shared::{Demand, SharedReads};
+use crate::pod::{VolumePod, PodCredentials};
+use crate::reader::{ReaderIdentityError, identify_reader};
+use crate::reader_sessions::{NodeTransports, ReaderCredentialError, ReaderSessions};
+use crate::shared_reads::{Freshness, SharedReads};
 use crate::source::ListedVersion;
-use crate::stale::StaleCache;
+use crate::stale_cache::StaleCache;
 
 /// How a node reads vaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,12 +37,12 @@ pub struct NodeVaultSettings {
     /// owner of the node writes there.
     pub cloud_env_dir: PathBuf,
     /// How files are written.
-    pub files: FileOptions,
+    pub files: VolumeFileOptions,
     /// How long a value is kept at least for those who take what is not new; it is kept as long
     /// as the greatest [`Demand::max_age`] that was asked for it.
-    pub keep: Duration,
+    pub cache_retention: Duration,
     /// How many bytes the files of one volume may have together.
-    pub content_limit: u64,
+    pub max_content_bytes: u64,
 }
 
 impl Default for NodeVaultSettings {
@@ -52,24 +52,24 @@ impl Default for NodeVaultSettings {
         Self {
             cloud: Cloud::Public,
             cloud_env_dir: PathBuf::from("/etc/kubernetes"),
-            files: FileOptions::default(),
-            keep: Duration::from_mins(2),
-            content_limit: 32 * 1024 * 1024,
+            files: VolumeFileOptions::default(),
+            cache_retention: Duration::from_mins(2),
+            max_content_bytes: 32 * 1024 * 1024,
         }
     }
 }
 
 /// What is read for one volume.
 #[derive(Debug, Clone, Copy)]
-pub struct ReadOrder<'a> {
+pub struct VolumeReadRequest<'a> {
     /// What the class asks for.
     pub parameters: &'a ProviderParameters,
     /// Whose volume it is.
-    pub pod: &'a Pod,
+    pub pod: &'a VolumePod,
     /// What the pod brings to prove who it is.
-    pub proofs: &'a Proofs,
+    pub credentials: &'a PodCredentials,
     /// How new it has to be, and who waits.
-    pub demand: Demand,
+    pub freshness: Freshness,
     /// The greatest age of what is served from the sealed cache while the vault is not there, to
     /// those who cannot begin without it ([`Priority::High`](lanyard_azure::Priority)); nothing
     /// where the class does not opt in. What is read for those who opt in is kept, whoever waits.
@@ -80,7 +80,7 @@ pub struct ReadOrder<'a> {
 
 /// What was read for one volume.
 #[derive(Debug)]
-pub struct VaultReading {
+pub struct VolumeReadResult {
     /// The files, in the order of the entries.
     pub files: Vec<MountedFile>,
     /// Where the sealed cache answered for the vault: the outage in which it did.
@@ -102,16 +102,16 @@ pub struct VaultOutage {
 pub enum NodeVaultError {
     /// The endpoints of the cloud are not known.
     #[error(transparent)]
-    Cloud(#[from] CloudError),
+    Cloud(#[from] VaultCloudError),
     /// The pod does not bring what the class's identity needs.
     #[error(transparent)]
-    Identity(#[from] IdentityError),
+    Identity(#[from] ReaderIdentityError),
     /// There is no credential for the reader.
     #[error(transparent)]
-    Reader(#[from] ReaderError),
+    Reader(#[from] ReaderCredentialError),
     /// The token service gave no token for the vault.
     #[error(transparent)]
-    Token(VaultError),
+    Token(VaultReadError),
     /// The vault did not give an object, or it cannot become its file.
     #[error(transparent)]
     Fetch(#[from] FetchError),
@@ -140,9 +140,9 @@ impl NodeVaultError {
     }
 
     /// For how long nobody asks the vault, where it was not asked because it failed others.
-    pub fn turned_away(&self) -> Option<Duration> {
+    pub fn circuit_open_for(&self) -> Option<Duration> {
         match self {
-            Self::Fetch(FetchError::Read(error)) => error.turned_away(),
+            Self::Fetch(FetchError::Read(error)) => error.circuit_open_for(),
             _ => None,
         }
     }
@@ -157,10 +157,10 @@ impl NodeVaultError {
 pub struct NodeVaults {
     clock: SharedClock,
     settings: NodeVaultSettings,
-    readers: Readers,
-    objects: SharedReads<ReadKey, VaultObject>,
-    lists: SharedReads<ReadKey, Vec<ListedVersion>>,
-    outages: Outages,
+    sessions: ReaderSessions,
+    objects: SharedReads<SharedReadKey, FetchedVaultObject>,
+    version_lists: SharedReads<SharedReadKey, Vec<ListedVersion>>,
+    outages: VaultOutages,
     stale: Option<Arc<StaleCache>>,
 }
 
@@ -168,15 +168,15 @@ impl NodeVaults {
     /// The vaults over these ways. Without a `stale` cache nothing is ever served from one.
     pub fn new(
         settings: NodeVaultSettings,
-        ways: NodeWays,
+        ways: NodeTransports,
         stale: Option<StaleCache>,
         clock: SharedClock,
     ) -> Self {
         Self {
-            readers: Readers::new(ways, Arc::clone(&clock)),
-            objects: SharedReads::new(Arc::clone(&clock), settings.keep),
-            lists: SharedReads::new(Arc::clone(&clock), settings.keep),
-            outages: Outages::default(),
+            sessions: ReaderSessions::new(ways, Arc::clone(&clock)),
+            objects: SharedReads::new(Arc::clone(&clock), settings.cache_retention),
+            version_lists: SharedReads::new(Arc::clone(&clock), settings.cache_retention),
+            outages: VaultOutages::default(),
             stale: stale.map(Arc::new),
             settings,
             clock,
@@ -192,15 +192,15 @@ impl NodeVaults {
     pub async fn authenticate(
         &self,
         parameters: &ProviderParameters,
-        pod: &Pod,
-        proofs: &Proofs,
+        pod: &VolumePod,
+        proofs: &PodCredentials,
     ) -> Result<Timestamp, NodeVaultError> {
         let cloud = self.load_cloud(parameters).await?;
         let scope = format!("https://{}/.default", cloud.vault_suffix);
-        let identified = identify(parameters, cloud, pod, proofs, self.clock.now())?;
-        let open = self.readers.open(&identified)?;
+        let identified = identify_reader(parameters, cloud, pod, proofs, self.clock.now())?;
+        let open = self.sessions.open_session(&identified)?;
         let token = open.token(&scope).await;
-        let token = token.map_err(|source| NodeVaultError::Token(VaultError::Token { source }))?;
+        let token = token.map_err(|source| NodeVaultError::Token(VaultReadError::Token { source }))?;
         let expires = Timestamp::from_second(token.expires_on.unix_timestamp());
         Ok(expires.unwrap_or(Timestamp::MAX))
     }
@@ -210,47 +210,47 @@ impl NodeVaults {
     /// # Errors
     ///
     /// [`NodeVaultError`]: the first thing that is wrong, in the order in which it is needed.
-    pub async fn fetch(&self, order: &ReadOrder<'_>) -> Result<VaultReading, NodeVaultError> {
+    pub async fn fetch(&self, order: &VolumeReadRequest<'_>) -> Result<VolumeReadResult, NodeVaultError> {
         let parameters = order.parameters;
         let cloud = self.load_cloud(parameters).await?;
         let host = cloud.vault_host(&parameters.vault_name);
         let now = self.clock.now();
-        let identified = identify(parameters, cloud, order.pod, order.proofs, now)?;
-        let open = self.readers.open(&identified)?;
-        let read = ClassRead::new(self, order, identified.reader, open, host);
-        let limits = ReadLimits { content: self.settings.content_limit, memory: order.memory };
+        let identified = identify_reader(parameters, cloud, order.pod, order.credentials, now)?;
+        let open = self.sessions.open_session(&identified)?;
+        let read = VolumeRead::new(self, order, identified.reader, open, host);
+        let limits = VolumeReadLimits { max_content_bytes: self.settings.max_content_bytes, memory: order.memory };
         let objects =
             fetch_entries(&parameters.objects, &read, limits).await.map_err(FetchError::from)?;
-        let decoded = self.decode(&objects, order.memory).await?;
+        let decoded = self.decode_objects(&objects, order.memory).await?;
         for warning in &decoded.warnings {
             tracing::warn!(pod = %order.pod, vault = %parameters.vault_name, "{warning}");
         }
-        Ok(VaultReading { files: decoded.files, outage: read.into_outage() })
+        Ok(VolumeReadResult { files: decoded.files, outage: read.into_outage() })
     }
 
-    async fn load_cloud(&self, parameters: &ProviderParameters) -> Result<VaultCloud, CloudError> {
+    async fn load_cloud(&self, parameters: &ProviderParameters) -> Result<VaultCloud, VaultCloudError> {
         let cloud = parameters.cloud.unwrap_or(self.settings.cloud);
         let file = parameters.cloud_env_file.as_deref();
         VaultCloud::load(cloud, file, &self.settings.cloud_env_dir).await
     }
 
     /// Decodes one object after the other, each with its memory taken first.
-    async fn decode(
+    async fn decode_objects(
         &self,
-        objects: &[FetchedObject],
+        objects: &[FetchedEntryObject],
         memory: &dyn ReadMemory,
     ) -> Result<DecodedFiles, FetchError> {
-        let mut decoder = Decoder::new(self.settings.files);
+        let mut decoder = VolumeDecoder::new(self.settings.files);
         for fetched in objects {
-            let room = decoder.room(fetched);
+            let room = decoder.required_memory(fetched);
             if room > 0 {
-                let taken = memory.begin(room).await;
+                let taken = memory.reserve_read_memory(room).await;
                 taken
-                    .map_err(|source| ReadError::NoRoom { object: fetched.reference(), source })?;
+                    .map_err(|source| ReadError::NotEnoughMemory { object: fetched.reference(), source })?;
             }
-            let kept = decoder.decode(fetched)?;
+            let kept = decoder.decode_object(fetched)?;
             if room > 0 {
-                memory.end(room, kept);
+                memory.finish_read(room, kept);
             }
         }
         Ok(decoder.finish())
@@ -259,17 +259,17 @@ impl NodeVaults {
     /// Lets what was read be cached only within `reads`, and what is sealed for outages be kept in
     /// memory only within `sealed`.
     #[must_use]
-    pub fn caching_in(
+    pub fn with_cache_memory(
         mut self,
         reads: &Arc<dyn CacheMemory>,
         sealed: Arc<dyn CacheMemory>,
     ) -> Self {
-        self.objects.cache_in(Arc::clone(reads));
-        self.lists.cache_in(Arc::clone(reads));
+        self.objects.set_cache_memory(Arc::clone(reads));
+        self.version_lists.set_cache_memory(Arc::clone(reads));
         if let Some(stale) = &mut self.stale
             && let Some(stale) = Arc::get_mut(stale)
         {
-            stale.seal_in(sealed);
+            stale.set_cache_memory(sealed);
         }
         self
     }
@@ -278,7 +278,7 @@ impl NodeVaults {
     /// is sealed for outages stays.
     pub fn evict(&self, bytes: u64) {
         let evicted = self.objects.evict(bytes);
-        self.lists.evict(bytes.saturating_sub(evicted));
+        self.version_lists.evict(bytes.saturating_sub(evicted));
     }
 }
 

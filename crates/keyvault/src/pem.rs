@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-use crate::secret_bytes::SecretBytes;
+use crate::secret_bytes::SharedSecretBytes;
 
 /// The label of a certificate.
 pub(crate) const CERTIFICATE: &str = "CERTIFICATE";
@@ -27,7 +27,7 @@ impl PemWriter {
             Zeroizing::new(Vec::with_capacity(self.text.len() + body.len() * 66 / 64 + 128));
         text.extend_from_slice(&self.text);
         text.extend_from_slice(format!("-----BEGIN {label}-----\n").as_bytes());
-        for line in body.as_bytes().chunks(LINE) {
+        for line in body.as_bytes().chunks(LINE_LENGTH) {
             text.extend_from_slice(line);
             text.push(b'\n');
         }
@@ -35,7 +35,7 @@ impl PemWriter {
         self.text = text;
     }
 
-    pub(crate) fn finish(mut self) -> SecretBytes {
+    pub(crate) fn finish(mut self) -> SharedSecretBytes {
         std::mem::take(&mut *self.text).into()
     }
 }
@@ -48,7 +48,7 @@ pub(crate) struct PemBlock<'a> {
 }
 
 /// The blocks of a text, in order; what stands between them is passed over, as every reader does.
-pub(crate) fn blocks(text: &str) -> Vec<PemBlock<'_>> {
+pub(crate) fn parse_blocks(text: &str) -> Vec<PemBlock<'_>> {
     let mut blocks = Vec::new();
     let mut rest = text;
     while let Some(block) = next_block(&mut rest) {
@@ -82,7 +82,7 @@ fn next_block<'a>(rest: &mut &'a str) -> Option<PemBlock<'a>> {
     }
 }
 
-const LINE: usize = 64;
+const LINE_LENGTH: usize = 64;
 const BOUNDARY: &str = "-----BEGIN ";
 const BOUNDARY_END: &str = "-----END ";
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     /// What is between the lines of a block, decoded.
-    fn der(block: &PemBlock<'_>) -> Option<Vec<u8>> {
+    fn block_der(block: &PemBlock<'_>) -> Option<Vec<u8>> {
         let (_, rest) = block.text.split_once('\n')?;
         let (body, _) = rest.rsplit_once(BOUNDARY_END)?;
         let body: Vec<u8> = body.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_sixty_four_wide_and_every_line_ends() {
+    fn pem_lines_are_64_characters_and_newline_terminated() {
         let mut writer = PemWriter::default();
         writer.push(CERTIFICATE, &[7; 100]);
         writer.push(PUBLIC_KEY, b"x");
@@ -116,30 +116,30 @@ mod tests {
     fn blocks_are_found_between_other_text_and_carriage_returns() {
         let text = "Bag Attributes\r\n-----BEGIN CERTIFICATE-----\r\nAQID\r\n-----END CERTIFICATE-----\r\n\
                     -----BEGIN broken\n-----BEGIN EC PRIVATE KEY-----\nBAUG\n-----END EC PRIVATE KEY-----";
-        let blocks = blocks(text);
+        let blocks = parse_blocks(text);
         let labels: Vec<_> = blocks.iter().map(|block| block.label).collect();
         assert_eq!(labels, ["CERTIFICATE", "EC PRIVATE KEY"]);
-        assert_eq!(der(&blocks[0]).unwrap(), [1, 2, 3]);
-        assert_eq!(der(&blocks[1]).unwrap(), [4, 5, 6]);
+        assert_eq!(block_der(&blocks[0]).unwrap(), [1, 2, 3]);
+        assert_eq!(block_der(&blocks[1]).unwrap(), [4, 5, 6]);
     }
 
     proptest! {
         #[test]
         fn reading_never_panics(text in "(-----BEGIN |-----END |-----|A|\n|é|CERTIFICATE){0,12}") {
-            for block in blocks(&text) {
+            for block in parse_blocks(&text) {
                 prop_assert!(text.contains(block.text));
             }
         }
 
         #[test]
-        fn what_is_written_is_read_back(ders in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..4)) {
+        fn written_blocks_are_parsed_back(ders in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..4)) {
             let mut writer = PemWriter::default();
             for der in &ders {
                 writer.push(CERTIFICATE, der);
             }
             let pem = writer.finish();
             let text = std::str::from_utf8(pem.expose()).unwrap();
-            let read: Vec<_> = blocks(text).iter().map(|block| der(block).unwrap()).collect();
+            let read: Vec<_> = parse_blocks(text).iter().map(|block| block_der(block).unwrap()).collect();
             prop_assert_eq!(read, ders);
         }
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::secret_bytes::SecretBytes;
+use crate::secret_bytes::SharedSecretBytes;
 
 /// A pod, as the kubelet names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pod {
+pub struct VolumePod {
     /// `metadata.namespace`.
     pub namespace: String,
     /// `metadata.name`.
@@ -21,7 +21,7 @@ pub struct Pod {
     pub service_account: String,
 }
 
-impl fmt::Display for Pod {
+impl fmt::Display for VolumePod {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}/{}", self.namespace, self.name)
     }
@@ -29,7 +29,7 @@ impl fmt::Display for Pod {
 
 /// What a pod brings to prove who it is. Never printed.
 #[derive(Debug, Clone, Default)]
-pub struct Proofs {
+pub struct PodCredentials {
     /// `csi.storage.k8s.io/serviceAccount.tokens`, by audience.
     pub tokens: ServiceAccountTokens,
     /// The content of `nodePublishSecretRef`.
@@ -44,14 +44,14 @@ pub struct ServiceAccountTokens(pub BTreeMap<String, ServiceAccountToken>);
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServiceAccountToken {
     /// The token.
-    pub token: Arc<SecretBytes>,
+    pub token: Arc<SharedSecretBytes>,
     /// When it expires.
     pub expires: Timestamp,
 }
 
 /// The content of `nodePublishSecretRef`.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct PublishSecrets(pub BTreeMap<String, Arc<SecretBytes>>);
+pub struct PublishSecrets(pub BTreeMap<String, Arc<SharedSecretBytes>>);
 
 impl fmt::Debug for ServiceAccountTokens {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -16,7 +16,7 @@ pub enum PublicJwk {
     /// `EC` and `EC-HSM` on a curve that has a place in a certificate of ours.
     Ec {
         /// The curve.
-        curve: Curve,
+        curve: EcCurve,
         /// The x coordinate, big endian.
         x: Vec<u8>,
         /// The y coordinate, big endian.
@@ -33,7 +33,7 @@ pub enum PublicJwk {
 
 /// A curve of NIST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Curve {
+pub enum EcCurve {
     /// P-256.
     P256,
     /// P-384.
@@ -42,9 +42,9 @@ pub enum Curve {
     P521,
 }
 
-impl Curve {
+impl EcCurve {
     /// How many bytes a coordinate has.
-    const fn coordinate(self) -> usize {
+    const fn coordinate_length(self) -> usize {
         match self {
             Self::P256 => 32,
             Self::P384 => 48,
@@ -76,13 +76,13 @@ pub enum PublicKeyError {
     },
     /// A number is absent or has the wrong length.
     #[error("the key's `{member}` is absent or has the wrong length")]
-    Number {
+    InvalidNumber {
         /// The member of the JWK.
         member: &'static str,
     },
 }
 
-fn on_curve(curve: Option<&str>) -> String {
+fn curve_suffix(curve: Option<&str>) -> String {
     curve.map(|curve| format!(" on {curve}")).unwrap_or_default()
 }
 
@@ -90,15 +90,15 @@ fn on_curve(curve: Option<&str>) -> String {
 pub(crate) fn subject_public_key_info(key: &PublicJwk) -> Result<Vec<u8>, PublicKeyError> {
     let (algorithm, bits) = match key {
         PublicJwk::Rsa { modulus, exponent } => {
-            let modulus = positive(modulus, "n")?;
-            let exponent = positive(exponent, "e")?;
+            let modulus = strip_leading_zeros(modulus, "n")?;
+            let exponent = strip_leading_zeros(exponent, "e")?;
             let algorithm = [RSA_ENCRYPTION, der::NULL].concat();
             (algorithm, der::sequence(&[der::integer(modulus), der::integer(exponent)].concat()))
         }
         PublicJwk::Ec { curve, x, y } => {
             let mut point = vec![UNCOMPRESSED];
-            point.extend(padded(x, curve.coordinate(), "x")?);
-            point.extend(padded(y, curve.coordinate(), "y")?);
+            point.extend(pad_coordinate(x, curve.coordinate_length(), "x")?);
+            point.extend(pad_coordinate(y, curve.coordinate_length(), "y")?);
             ([EC_PUBLIC_KEY, curve.oid()].concat(), point)
         }
         PublicJwk::Unsupported { key_type, curve } => {
@@ -109,16 +109,16 @@ pub(crate) fn subject_public_key_info(key: &PublicJwk) -> Result<Vec<u8>, Public
     Ok(der::sequence(&[der::sequence(&algorithm), der::bit_string(&bits)].concat()))
 }
 
-fn positive<'a>(number: &'a [u8], member: &'static str) -> Result<&'a [u8], PublicKeyError> {
+fn strip_leading_zeros<'a>(number: &'a [u8], member: &'static str) -> Result<&'a [u8], PublicKeyError> {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     let digits = &number[zeros..];
-    if digits.is_empty() { Err(PublicKeyError::Number { member }) } else { Ok(digits) }
+    if digits.is_empty() { Err(PublicKeyError::InvalidNumber { member }) } else { Ok(digits) }
 }
 
 /// A coordinate in its full length: some issuers leave leading zeros out.
-fn padded(number: &[u8], length: usize, member: &'static str) -> Result<Vec<u8>, PublicKeyError> {
-    let digits = positive(number, member)?;
-    let missing = length.checked_sub(digits.len()).ok_or(PublicKeyError::Number { member })?;
+fn pad_coordinate(number: &[u8], length: usize, member: &'static str) -> Result<Vec<u8>, PublicKeyError> {
+    let digits = strip_leading_zeros(number, member)?;
+    let missing = length.checked_sub(digits.len()).ok_or(PublicKeyError::InvalidNumber { member })?;
     Ok([&vec![0; missing], digits].concat())
 }
 
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_rsa_key_becomes_the_same_file_as_elsewhere() {
+    fn rsa_public_key_matches_aws_lc_encoding() {
         let pair = aws_lc_rs::rsa::KeyPair::generate(KeySize::Rsa2048).unwrap();
         let expected = pair.public_key().as_der().unwrap();
         let (_, parsed) = SubjectPublicKeyInfo::from_der(expected.as_ref()).unwrap();
@@ -150,16 +150,16 @@ mod tests {
     }
 
     #[test]
-    fn keys_on_every_curve_become_the_same_file_as_elsewhere() {
+    fn ec_public_keys_match_rcgen_encoding_on_every_curve() {
         let algorithms = [
-            (Curve::P256, &rcgen::PKCS_ECDSA_P256_SHA256),
-            (Curve::P384, &rcgen::PKCS_ECDSA_P384_SHA384),
-            (Curve::P521, &rcgen::PKCS_ECDSA_P521_SHA512),
+            (EcCurve::P256, &rcgen::PKCS_ECDSA_P256_SHA256),
+            (EcCurve::P384, &rcgen::PKCS_ECDSA_P384_SHA384),
+            (EcCurve::P521, &rcgen::PKCS_ECDSA_P521_SHA512),
         ];
         for (curve, algorithm) in algorithms {
             let pair = rcgen::KeyPair::generate_for(algorithm).unwrap();
             let point = &pair.der_bytes()[1..];
-            let (x, y) = point.split_at(curve.coordinate());
+            let (x, y) = point.split_at(curve.coordinate_length());
             // Leading zeros may be left out.
             let short = |number: &[u8]| number.iter().copied().skip_while(|b| *b == 0).collect();
             let key = PublicJwk::Ec { curve, x: short(x), y: y.to_vec() };
@@ -169,15 +169,15 @@ mod tests {
     }
 
     #[test]
-    fn other_types_and_broken_numbers_are_refused_by_name() {
+    fn unsupported_key_types_and_invalid_numbers_are_reported_by_name() {
         let curve = Some("P-256K".to_owned());
         let key = PublicJwk::Unsupported { key_type: "EC".to_owned(), curve };
         let text = subject_public_key_info(&key).unwrap_err().to_string();
         assert_eq!(text, "keys of type EC on P-256K have no public file");
-        let key = PublicJwk::Ec { curve: Curve::P256, x: vec![1; 33], y: vec![1; 32] };
-        let refused = Err(PublicKeyError::Number { member: "x" });
+        let key = PublicJwk::Ec { curve: EcCurve::P256, x: vec![1; 33], y: vec![1; 32] };
+        let refused = Err(PublicKeyError::InvalidNumber { member: "x" });
         assert_eq!(subject_public_key_info(&key), refused);
         let key = PublicJwk::Rsa { modulus: vec![0, 0], exponent: vec![1, 0, 1] };
-        assert_eq!(subject_public_key_info(&key), Err(PublicKeyError::Number { member: "n" }));
+        assert_eq!(subject_public_key_info(&key), Err(PublicKeyError::InvalidNumber { member: "n" }));
     }
 }

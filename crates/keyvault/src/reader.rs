@@ -10,42 +10,42 @@ use lanyard_api::{IdentityMode, ProviderParameters};
 use lanyard_credential::RetryClass;
 use lanyard_credential::identity as entra;
 use lanyard_credential::identity::ParseIdError;
-use lanyard_vocabulary::ClientId;
+use lanyard_vocabulary::EntraClientId;
 
 use crate::cloud::VaultCloud;
-use crate::pod::{Pod, Proofs, ServiceAccountToken};
-use crate::secret_bytes::SecretBytes;
+use crate::pod::{VolumePod, PodCredentials, ServiceAccountToken};
+use crate::secret_bytes::SharedSecretBytes;
 
 /// Who reads. Azure answers two equal readers alike, so they may share tokens and values, and
 /// nobody else may: a pod that shares a workload identity shares its namespace and its service
 /// account, and a service principal is known only to who knows its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Reader {
+pub(crate) struct VaultReader {
     pub(crate) cloud: VaultCloud,
     pub(crate) tenant: entra::TenantId,
-    pub(crate) mode: ReaderMode,
+    pub(crate) identity: ReaderIdentity,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum ReaderMode {
+pub(crate) enum ReaderIdentity {
     /// A managed identity of the node.
-    ManagedIdentity { client_id: Option<ClientId> },
+    ManagedIdentity { client_id: Option<EntraClientId> },
     /// The pod's own identity, by its service account token.
-    Workload { client_id: ClientId, subject: Subject, through: Exchange },
+    WorkloadIdentity { client_id: EntraClientId, subject: WorkloadSubject, through: TokenExchangeEndpoint },
     /// An application that the volume brings the secret of.
     ServicePrincipal { client_id: entra::ClientId, secret: SecretDigest },
 }
 
 /// Where a service account token is exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Exchange {
+pub(crate) enum TokenExchangeEndpoint {
     /// At the cloud's authority.
     Authority,
     /// At the token proxy of the cluster.
     TokenProxy,
 }
 
-impl Exchange {
+impl TokenExchangeEndpoint {
     /// The audience that the token has to have.
     pub(crate) const fn audience(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl Exchange {
 
 /// Whose service account token it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Subject {
+pub(crate) enum WorkloadSubject {
     /// As the kubelet says.
     ServiceAccount { namespace: String, name: String },
     /// The kubelet did not say, so nothing but the same token is the same subject. What the token
@@ -84,31 +84,31 @@ impl fmt::Debug for SecretDigest {
     }
 }
 
-impl Reader {
+impl VaultReader {
     /// Everything that tells readers apart, in a form that does not change between releases.
-    pub(crate) fn fields(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn cache_key_fields(&self) -> Vec<Vec<u8>> {
         let mut fields = vec![
             self.cloud.authority.to_string().into_bytes(),
             self.cloud.vault_suffix.clone().into_bytes(),
             self.tenant.as_str().as_bytes().to_vec(),
         ];
         let text = |text: &str| text.as_bytes().to_vec();
-        match &self.mode {
-            ReaderMode::ManagedIdentity { client_id } => {
+        match &self.identity {
+            ReaderIdentity::ManagedIdentity { client_id } => {
                 fields.push(text("managed-identity"));
                 fields.extend(client_id.map(|id| text(&id.to_string())));
             }
-            ReaderMode::Workload { client_id, subject, through } => {
+            ReaderIdentity::WorkloadIdentity { client_id, subject, through } => {
                 fields.push(text(through.audience()));
                 fields.push(text(&client_id.to_string()));
                 match subject {
-                    Subject::ServiceAccount { namespace, name } => {
+                    WorkloadSubject::ServiceAccount { namespace, name } => {
                         fields.extend([text("account"), text(namespace), text(name)]);
                     }
-                    Subject::Token(digest) => fields.extend([text("token"), digest.0.to_vec()]),
+                    WorkloadSubject::Token(digest) => fields.extend([text("token"), digest.0.to_vec()]),
                 }
             }
-            ReaderMode::ServicePrincipal { client_id, secret } => {
+            ReaderIdentity::ServicePrincipal { client_id, secret } => {
                 fields.push(text("service-principal"));
                 fields.extend([text(client_id.as_str()), secret.0.to_vec()]);
             }
@@ -119,30 +119,30 @@ impl Reader {
 
 /// A reader, and what it proves itself with.
 #[derive(Debug)]
-pub(crate) struct Identified<'a> {
-    pub(crate) reader: Reader,
-    pub(crate) proof: Proof<'a>,
+pub(crate) struct VerifiedReader<'a> {
+    pub(crate) reader: VaultReader,
+    pub(crate) credential: ReaderCredential<'a>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Proof<'a> {
+pub(crate) enum ReaderCredential<'a> {
     /// The node is trusted as it is.
-    Node,
+    NodeIdentity,
     Token(&'a ServiceAccountToken),
-    Secret(&'a SecretBytes),
+    Secret(&'a SharedSecretBytes),
 }
 
 /// A pod does not bring what its class needs to prove who it is. The texts of the upstream provider
 /// are kept where it has one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum IdentityError {
+pub enum ReaderIdentityError {
     /// The kubelet gave no tokens at all.
     #[error("service account tokens not found")]
     NoTokens,
     /// None of the tokens is for the audience.
     #[error("token for audience {audience} not found")]
-    NoTokenFor {
+    NoTokenForAudience {
         /// The audience.
         audience: &'static str,
     },
@@ -156,10 +156,10 @@ pub enum IdentityError {
     },
     /// The volume brings no secrets.
     #[error("nodePublishSecretRef secret is not set")]
-    NoSecret,
+    NoPublishSecrets,
     /// The secrets of the volume lack one.
     #[error("could not find {key}")]
-    NoSecretKey {
+    SecretKeyMissing {
         /// Which.
         key: &'static str,
     },
@@ -176,23 +176,23 @@ pub enum IdentityError {
     SecretNotText,
     /// The tenant is not one that tokens can be asked from.
     #[error("the tenant is malformed ({problem})")]
-    Tenant {
+    MalformedTenant {
         /// What is wrong with it.
         problem: ParseIdError,
     },
     /// The class asks for an identity that no cluster has any more.
     #[error("usePodIdentity: aad-pod-identity was retired, and this node does not speak to it")]
-    PodIdentity,
+    PodIdentityRetired,
 }
 
-impl IdentityError {
+impl ReaderIdentityError {
     /// What to do next.
     pub fn hint(&self) -> String {
         match self {
-            Self::NoTokens | Self::NoTokenFor { .. } => {
+            Self::NoTokens | Self::NoTokenForAudience { .. } => {
                 let audience = match self {
-                    Self::NoTokenFor { audience } => audience,
-                    _ => Exchange::Authority.audience(),
+                    Self::NoTokenForAudience { audience } => audience,
+                    _ => TokenExchangeEndpoint::Authority.audience(),
                 };
                 format!("set tokenRequests of the CSIDriver object to audience {audience}")
             }
@@ -201,14 +201,14 @@ impl IdentityError {
                  requiresRepublish of the CSIDriver object"
                     .to_owned()
             }
-            Self::NoSecret | Self::NoSecretKey { .. } | Self::MalformedSecret { .. } => {
+            Self::NoPublishSecrets | Self::SecretKeyMissing { .. } | Self::MalformedSecret { .. } => {
                 "give the volume a nodePublishSecretRef with clientid and clientsecret, or the \
                  class an identity"
                     .to_owned()
             }
             Self::SecretNotText => "write the secret as Entra showed it".to_owned(),
-            Self::Tenant { problem } => problem.hint().to_owned(),
-            Self::PodIdentity => {
+            Self::MalformedTenant { problem } => problem.hint().to_owned(),
+            Self::PodIdentityRetired => {
                 "use workload identity: set clientID and remove usePodIdentity".to_owned()
             }
         }
@@ -228,65 +228,65 @@ impl IdentityError {
 /// # Errors
 ///
 /// [`IdentityError`] where the pod does not bring what the class needs.
-pub(crate) fn identify<'a>(
+pub(crate) fn identify_reader<'a>(
     parameters: &ProviderParameters,
     cloud: VaultCloud,
-    pod: &Pod,
-    proofs: &'a Proofs,
+    pod: &VolumePod,
+    proofs: &'a PodCredentials,
     now: Timestamp,
-) -> Result<Identified<'a>, IdentityError> {
+) -> Result<VerifiedReader<'a>, ReaderIdentityError> {
     let tenant = parameters.tenant.as_str().parse();
-    let tenant = tenant.map_err(|problem| IdentityError::Tenant { problem })?;
+    let tenant = tenant.map_err(|problem| ReaderIdentityError::MalformedTenant { problem })?;
     let (mode, proof) = match &parameters.identity {
         IdentityMode::ManagedIdentity { client_id } => {
-            (ReaderMode::ManagedIdentity { client_id: *client_id }, Proof::Node)
+            (ReaderIdentity::ManagedIdentity { client_id: *client_id }, ReaderCredential::NodeIdentity)
         }
         IdentityMode::WorkloadIdentity { client_id } => {
-            workload(*client_id, Exchange::Authority, pod, proofs, now)?
+            workload_reader(*client_id, TokenExchangeEndpoint::Authority, pod, proofs, now)?
         }
         IdentityMode::IdentityBinding { client_id } => {
-            workload(*client_id, Exchange::TokenProxy, pod, proofs, now)?
+            workload_reader(*client_id, TokenExchangeEndpoint::TokenProxy, pod, proofs, now)?
         }
-        IdentityMode::ServicePrincipal => service_principal(&proofs.secrets.0)?,
-        IdentityMode::PodIdentity => return Err(IdentityError::PodIdentity),
+        IdentityMode::ServicePrincipal => service_principal_reader(&proofs.secrets.0)?,
+        IdentityMode::PodIdentity => return Err(ReaderIdentityError::PodIdentityRetired),
     };
-    Ok(Identified { reader: Reader { cloud, tenant, mode }, proof })
+    Ok(VerifiedReader { reader: VaultReader { cloud, tenant, identity: mode }, credential: proof })
 }
 
-fn workload<'a>(
-    client_id: ClientId,
-    through: Exchange,
-    pod: &Pod,
-    proofs: &'a Proofs,
+fn workload_reader<'a>(
+    client_id: EntraClientId,
+    exchange_endpoint: TokenExchangeEndpoint,
+    pod: &VolumePod,
+    proofs: &'a PodCredentials,
     now: Timestamp,
-) -> Result<(ReaderMode, Proof<'a>), IdentityError> {
-    let (tokens, audience) = (&proofs.tokens.0, through.audience());
+) -> Result<(ReaderIdentity, ReaderCredential<'a>), ReaderIdentityError> {
+    let (tokens, audience) = (&proofs.tokens.0, exchange_endpoint.audience());
     if tokens.is_empty() {
-        return Err(IdentityError::NoTokens);
+        return Err(ReaderIdentityError::NoTokens);
     }
-    let token = tokens.get(audience).ok_or(IdentityError::NoTokenFor { audience })?;
+    let token = tokens.get(audience).ok_or(ReaderIdentityError::NoTokenForAudience { audience })?;
     if token.expires <= now {
-        return Err(IdentityError::TokenExpired { audience, expired: token.expires });
+        return Err(ReaderIdentityError::TokenExpired { audience, expired: token.expires });
     }
     let subject = if pod.service_account.is_empty() || pod.namespace.is_empty() {
-        Subject::Token(SecretDigest::of(token.token.expose()))
+        WorkloadSubject::Token(SecretDigest::of(token.token.expose()))
     } else {
         let (namespace, name) = (pod.namespace.clone(), pod.service_account.clone());
-        Subject::ServiceAccount { namespace, name }
+        WorkloadSubject::ServiceAccount { namespace, name }
     };
-    Ok((ReaderMode::Workload { client_id, subject, through }, Proof::Token(token)))
+    Ok((ReaderIdentity::WorkloadIdentity { client_id, subject, through: exchange_endpoint }, ReaderCredential::Token(token)))
 }
 
-fn service_principal(
-    secrets: &BTreeMap<String, Arc<SecretBytes>>,
-) -> Result<(ReaderMode, Proof<'_>), IdentityError> {
+fn service_principal_reader(
+    secrets: &BTreeMap<String, Arc<SharedSecretBytes>>,
+) -> Result<(ReaderIdentity, ReaderCredential<'_>), ReaderIdentityError> {
     if secrets.is_empty() {
-        return Err(IdentityError::NoSecret);
+        return Err(ReaderIdentityError::NoPublishSecrets);
     }
     let find = |key: &'static str| {
         let mut of_any_case = secrets.iter().filter(|(name, _)| name.eq_ignore_ascii_case(key));
         let found = of_any_case.next().map(|(_, value)| &**value);
-        found.filter(|value| !value.is_empty()).ok_or(IdentityError::NoSecretKey { key })
+        found.filter(|value| !value.is_empty()).ok_or(ReaderIdentityError::SecretKeyMissing { key })
     };
     let (client_id, secret) = (find(CLIENT_ID)?, find(CLIENT_SECRET)?);
     // What is not text has its first bad character somewhere; the problem's words are the same.
@@ -294,12 +294,12 @@ fn service_principal(
     let client_id = client_id
         .trim()
         .parse()
-        .map_err(|problem| IdentityError::MalformedSecret { key: CLIENT_ID, problem })?;
+        .map_err(|problem| ReaderIdentityError::MalformedSecret { key: CLIENT_ID, problem })?;
     if str::from_utf8(secret.expose()).is_err() {
-        return Err(IdentityError::SecretNotText);
+        return Err(ReaderIdentityError::SecretNotText);
     }
     let digest = SecretDigest::of(secret.expose());
-    Ok((ReaderMode::ServicePrincipal { client_id, secret: digest }, Proof::Secret(secret)))
+    Ok((ReaderIdentity::ServicePrincipal { client_id, secret: digest }, ReaderCredential::Secret(secret)))
 }
 
 const CLIENT_ID: &str = "clientid";

@@ -13,24 +13,24 @@ use zeroize::{Zeroize as _, Zeroizing};
 /// assert_eq!(format!("{secret:?}"), "SecretBytes([redacted])");
 /// ```
 #[derive(Clone, Default)]
-pub struct SecretBytes(Arc<Buffer>);
+pub struct SharedSecretBytes(Arc<WipedBuffer>);
 
 /// A buffer that is wiped when it is dropped.
 #[derive(Default)]
-struct Buffer(Zeroizing<Vec<u8>>);
+struct WipedBuffer(Zeroizing<Vec<u8>>);
 
-impl Buffer {
+impl WipedBuffer {
     fn new(bytes: Vec<u8>) -> Self {
         #[cfg(any(test, feature = "test-util"))]
-        live::add(bytes.len());
+        live::count_allocated(bytes.len());
         Self(Zeroizing::new(bytes))
     }
 }
 
 #[cfg(any(test, feature = "test-util"))]
-impl Drop for Buffer {
+impl Drop for WipedBuffer {
     fn drop(&mut self) {
-        live::remove(self.0.len());
+        live::count_dropped(self.0.len());
     }
 }
 
@@ -45,22 +45,22 @@ pub(crate) mod live {
         static BYTES: Cell<usize> = const { Cell::new(0) };
     }
 
-    pub(super) fn add(bytes: usize) {
+    pub(super) fn count_allocated(bytes: usize) {
         BYTES.set(BYTES.get().saturating_add(bytes));
     }
 
-    pub(super) fn remove(bytes: usize) {
+    pub(super) fn count_dropped(bytes: usize) {
         // The thread may be ending.
         let _ended = BYTES.try_with(|live| live.set(live.get().saturating_sub(bytes)));
     }
 
     /// How many secret bytes this thread has.
-    pub fn bytes() -> usize {
+    pub fn thread_secret_bytes() -> usize {
         BYTES.get()
     }
 }
 
-impl SecretBytes {
+impl SharedSecretBytes {
     /// The bytes. Whoever copies them has to wipe the copy.
     pub fn expose(&self) -> &[u8] {
         &self.0.0
@@ -77,58 +77,58 @@ impl SecretBytes {
     }
 }
 
-impl From<Vec<u8>> for SecretBytes {
+impl From<Vec<u8>> for SharedSecretBytes {
     /// Takes the buffer over. One with much room to spare is copied into one without, and wiped: what
     /// is accounted for is the length.
     fn from(mut bytes: Vec<u8>) -> Self {
-        if bytes.capacity() - bytes.len() > bytes.len() / SPARE + SMALLEST_SPARE {
+        if bytes.capacity() - bytes.len() > bytes.len() / SPARE_CAPACITY_DIVISOR + MIN_SPARE_CAPACITY {
             let exact = bytes.as_slice().to_vec();
             bytes.zeroize();
             bytes = exact;
         }
-        Self(Arc::new(Buffer::new(bytes)))
+        Self(Arc::new(WipedBuffer::new(bytes)))
     }
 }
 
-impl From<String> for SecretBytes {
+impl From<String> for SharedSecretBytes {
     /// As from a vector.
     fn from(text: String) -> Self {
         text.into_bytes().into()
     }
 }
 
-impl PartialEq for SecretBytes {
+impl PartialEq for SharedSecretBytes {
     fn eq(&self, other: &Self) -> bool {
         aws_lc_rs::constant_time::verify_slices_are_equal(self.expose(), other.expose()).is_ok()
     }
 }
 
-impl Eq for SecretBytes {}
+impl Eq for SharedSecretBytes {}
 
-impl fmt::Debug for SecretBytes {
+impl fmt::Debug for SharedSecretBytes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("SecretBytes([redacted])")
     }
 }
 
 /// The part of the length that a buffer may be longer.
-const SPARE: usize = 16;
+const SPARE_CAPACITY_DIVISOR: usize = 16;
 /// What a buffer may be longer in any case, in bytes.
-const SMALLEST_SPARE: usize = 64;
+const MIN_SPARE_CAPACITY: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_with_much_room_to_spare_is_exchanged() {
+    fn buffer_with_large_spare_capacity_is_reallocated() {
         for (length, capacity, kept) in
             [(100, 165, true), (100, 300, false), (25_000, 26_000, true)]
         {
             let mut bytes = vec![7; length];
             bytes.reserve_exact(capacity - length);
             let pointer = bytes.as_ptr();
-            let secret = SecretBytes::from(bytes);
+            let secret = SharedSecretBytes::from(bytes);
             assert_eq!(secret.expose().as_ptr() == pointer, kept, "{length} {capacity}");
             assert_eq!(secret.expose(), vec![7; length]);
             assert_eq!(secret.clone().expose().as_ptr(), secret.expose().as_ptr());

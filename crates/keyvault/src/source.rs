@@ -6,45 +6,45 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lanyard_api::{ObjectKind, ObjectVersion};
+use lanyard_api::{VaultObjectKind, VaultObjectVersion};
 use lanyard_vocabulary::SecretName;
 
-use crate::error::VaultError;
+use crate::error::VaultReadError;
 use crate::public_key::PublicJwk;
-use crate::secret_bytes::SecretBytes;
+use crate::secret_bytes::SharedSecretBytes;
 
 /// A vault that can be read. [`crate::KeyVault`] is the one on Azure.
 ///
 /// Where a version is not given, the current one is read.
 #[async_trait]
-pub trait SecretSource: fmt::Debug + Send + Sync {
+pub trait VaultSource: fmt::Debug + Send + Sync {
     /// Reads a secret.
     async fn fetch_secret(
         &self,
         name: &SecretName,
-        version: Option<&ObjectVersion>,
-    ) -> Result<VaultSecret, VaultError>;
+        version: Option<&VaultObjectVersion>,
+    ) -> Result<FetchedSecret, VaultReadError>;
 
     /// Reads the public part of a key.
     async fn fetch_key(
         &self,
         name: &SecretName,
-        version: Option<&ObjectVersion>,
-    ) -> Result<VaultKey, VaultError>;
+        version: Option<&VaultObjectVersion>,
+    ) -> Result<FetchedKey, VaultReadError>;
 
     /// Reads a certificate without its private key.
     async fn fetch_certificate(
         &self,
         name: &SecretName,
-        version: Option<&ObjectVersion>,
-    ) -> Result<VaultCertificate, VaultError>;
+        version: Option<&VaultObjectVersion>,
+    ) -> Result<FetchedCertificate, VaultReadError>;
 
     /// Lists every version of an object, disabled ones too, in no particular order.
     async fn fetch_versions(
         &self,
-        kind: ObjectKind,
+        kind: VaultObjectKind,
         name: &SecretName,
-    ) -> Result<Vec<ListedVersion>, VaultError>;
+    ) -> Result<Vec<ListedVersion>, VaultReadError>;
 }
 
 /// What a vault tells about a version of an object beside its value.
@@ -72,7 +72,7 @@ impl ObjectAttributes {
     }
 
     /// How far the nearest renewal or expiry is from `now`, before or behind.
-    pub(crate) fn distance_to_change(&self, now: Timestamp) -> Option<Duration> {
+    pub(crate) fn time_to_nearest_change(&self, now: Timestamp) -> Option<Duration> {
         let times = [self.renew_after(), self.expires];
         times.into_iter().flatten().map(|time| time.duration_since(now).unsigned_abs()).min()
     }
@@ -80,24 +80,24 @@ impl ObjectAttributes {
 
 /// A version of a secret.
 #[derive(Debug)]
-pub struct VaultSecret {
+pub struct FetchedSecret {
     /// Which version it is.
-    pub version: ObjectVersion,
+    pub version: VaultObjectVersion,
     /// What the vault tells about it.
     pub attributes: ObjectAttributes,
     /// `contentType`.
     pub content_type: Option<String>,
     /// Whether it has a `kid`: it is the secret side of a certificate.
-    pub of_certificate: bool,
+    pub is_certificate_secret: bool,
     /// The value, as text.
-    pub value: SecretBytes,
+    pub value: SharedSecretBytes,
 }
 
 /// The public part of a version of a key.
 #[derive(Debug)]
-pub struct VaultKey {
+pub struct FetchedKey {
     /// Which version it is.
-    pub version: ObjectVersion,
+    pub version: VaultObjectVersion,
     /// What the vault tells about it.
     pub attributes: ObjectAttributes,
     /// The public part.
@@ -106,9 +106,9 @@ pub struct VaultKey {
 
 /// A version of a certificate, without its private key.
 #[derive(Debug)]
-pub struct VaultCertificate {
+pub struct FetchedCertificate {
     /// Which version it is.
-    pub version: ObjectVersion,
+    pub version: VaultObjectVersion,
     /// What the vault tells about it.
     pub attributes: ObjectAttributes,
     /// The certificate, DER.
@@ -119,7 +119,7 @@ pub struct VaultCertificate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedVersion {
     /// Which version it is.
-    pub version: ObjectVersion,
+    pub version: VaultObjectVersion,
     /// What the vault tells about it.
     pub attributes: ObjectAttributes,
 }

@@ -17,29 +17,29 @@ use azure_core::http::{
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use lanyard_azure::{BreakerPolicy, Rate, RetryPolicy, Transport, TransportSettings};
+use lanyard_azure::{CircuitBreakerPolicy, RequestRate, RetryPolicy, AzureTransport, AzureTransportSettings};
 use lanyard_clock::{Clock as _, ManualClock, SharedClock};
 use lanyard_credential::{ManagedIdentityTransport, TokenTransport, TokenTransportOptions};
 use parking_lot::Mutex;
 
-use crate::pod::{Proofs, PublishSecrets, ServiceAccountToken, ServiceAccountTokens};
-use crate::readers::NodeWays;
-use crate::secret_bytes::SecretBytes;
+use crate::pod::{PodCredentials, PublishSecrets, ServiceAccountToken, ServiceAccountTokens};
+use crate::reader_sessions::NodeTransports;
+use crate::secret_bytes::SharedSecretBytes;
 
 /// What is wrong with a part of Azure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum FakeAzureFailure {
     /// It answers with this status.
     Status(u16),
     /// It is not reached.
     Unreachable,
     /// It takes the request and says nothing, until the transport gives it up.
-    Silent,
+    NoResponse,
 }
 
 /// A part of Azure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum FakeAzureService {
     /// The vaults.
     Vaults,
     /// Entra and the instance metadata service.
@@ -48,20 +48,20 @@ pub enum Part {
 
 /// How much a vault takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VaultLimit {
+pub struct FakeVaultLimit {
     /// The most requests within [`Self::window`].
     pub requests: usize,
     /// How long a request counts.
     pub window: Duration,
     /// How many of them others make.
-    pub neighbours: usize,
+    pub other_client_requests: usize,
     /// What the vault asks for when it throttles (`Retry-After`); nothing for silence.
     pub retry_after: Option<Duration>,
 }
 
 /// A request to a vault.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VaultCall {
+pub struct FakeVaultCall {
     /// When it came, in monotonic time.
     pub at: Duration,
     /// The vault's host and the path.
@@ -84,16 +84,16 @@ pub struct FakeAzure {
 #[derive(Debug, Default)]
 struct State {
     /// The version of each secret by host and name.
-    secrets: BTreeMap<String, Stored>,
+    secrets: BTreeMap<String, FakeSecret>,
     denied: BTreeSet<(String, u16)>,
-    trouble: BTreeMap<Part, Trouble>,
-    limit: Option<VaultLimit>,
-    calls: Vec<VaultCall>,
+    failures: BTreeMap<FakeAzureService, FakeAzureFailure>,
+    vault_limit: Option<FakeVaultLimit>,
+    calls: Vec<FakeVaultCall>,
     token_requests: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Stored {
+struct FakeSecret {
     version: u32,
     value: Option<String>,
     tags: BTreeMap<String, String>,
@@ -102,7 +102,7 @@ struct Stored {
 impl FakeAzure {
     /// An Azure without secrets. Its clock stands at noon.
     pub fn new() -> Self {
-        let noon = Timestamp::from_second(NOON).unwrap_or(Timestamp::UNIX_EPOCH);
+        let noon = Timestamp::from_second(START_TIME).unwrap_or(Timestamp::UNIX_EPOCH);
         Self { clock: ManualClock::starting_at(noon), state: Arc::default() }
     }
 
@@ -117,21 +117,21 @@ impl FakeAzure {
     }
 
     /// Writes a new version of a secret of the public cloud.
-    pub fn put(&self, vault: &str, name: &str) {
-        self.state.lock().stored(vault, name).version += 1;
+    pub fn add_secret_version(&self, vault: &str, name: &str) {
+        self.state.lock().secret_mut(vault, name).version += 1;
     }
 
     /// Writes a new version with this value instead of one that says who reads it.
-    pub fn put_value(&self, vault: &str, name: &str, value: impl Into<String>) {
+    pub fn add_secret_value(&self, vault: &str, name: &str, value: impl Into<String>) {
         let mut state = self.state.lock();
-        let stored = state.stored(vault, name);
+        let stored = state.secret_mut(vault, name);
         stored.version += 1;
         stored.value = Some(value.into());
     }
 
     /// Sets a tag of a secret.
-    pub fn tag(&self, vault: &str, name: &str, tag: &str, text: impl Into<String>) {
-        self.state.lock().stored(vault, name).tags.insert(tag.to_owned(), text.into());
+    pub fn set_tag(&self, vault: &str, name: &str, tag: &str, text: impl Into<String>) {
+        self.state.lock().secret_mut(vault, name).tags.insert(tag.to_owned(), text.into());
     }
 
     /// Answers every read of `identity` with `status` from now on.
@@ -140,21 +140,21 @@ impl FakeAzure {
     }
 
     /// From now on this is wrong with `part`; nothing mends it.
-    pub fn trouble(&self, part: Part, trouble: Option<Trouble>) {
+    pub fn set_failure(&self, part: FakeAzureService, trouble: Option<FakeAzureFailure>) {
         let mut state = self.state.lock();
         match trouble {
-            Some(trouble) => drop(state.trouble.insert(part, trouble)),
-            None => drop(state.trouble.remove(&part)),
+            Some(trouble) => drop(state.failures.insert(part, trouble)),
+            None => drop(state.failures.remove(&part)),
         }
     }
 
     /// How much a vault takes from now on.
-    pub fn limit(&self, limit: Option<VaultLimit>) {
-        self.state.lock().limit = limit;
+    pub fn set_vault_limit(&self, limit: Option<FakeVaultLimit>) {
+        self.state.lock().vault_limit = limit;
     }
 
     /// Every request to a vault so far.
-    pub fn calls(&self) -> Vec<VaultCall> {
+    pub fn calls(&self) -> Vec<FakeVaultCall> {
         self.state.lock().calls.clone()
     }
 
@@ -169,12 +169,12 @@ impl FakeAzure {
     }
 
     /// Forgets the requests so far.
-    pub fn forget_calls(&self) {
+    pub fn clear_calls(&self) {
         self.state.lock().calls.clear();
     }
 
     /// How many requests the busiest `window` saw.
-    pub fn busiest(&self, window: Duration) -> usize {
+    pub fn max_calls_within(&self, window: Duration) -> usize {
         let state = self.state.lock();
         let (mut busiest, mut first) = (0, 0);
         for (last, call) in state.calls.iter().enumerate() {
@@ -187,60 +187,60 @@ impl FakeAzure {
     }
 
     /// The transport to this Azure.
-    pub fn transport(&self, rate: Rate, breaker: Option<BreakerPolicy>) -> Transport {
+    pub fn azure_transport(&self, rate: RequestRate, breaker: Option<CircuitBreakerPolicy>) -> AzureTransport {
         let retry = RetryPolicy::default();
-        let settings = TransportSettings { rate, retry, breaker, ..TransportSettings::default() };
-        Transport::over(Arc::new(self.clone()), &settings, self.shared_clock())
+        let settings = AzureTransportSettings { rate, retry, breaker, ..AzureTransportSettings::default() };
+        AzureTransport::from_http_client(Arc::new(self.clone()), &settings, self.shared_clock())
     }
 
     /// The ways of a node to this Azure.
-    pub fn ways(&self, rate: Rate, breaker: Option<BreakerPolicy>) -> NodeWays {
+    pub fn node_transports(&self, rate: RequestRate, breaker: Option<CircuitBreakerPolicy>) -> NodeTransports {
         let mut options = TokenTransportOptions::default();
         options.clock = self.shared_clock();
         let wire = || Wire::new(Arc::new(self.clone()));
         options.client = ClientOptions { transport: Some(wire()), ..ClientOptions::default() };
         let entra = TokenTransport::new(options.clone());
-        NodeWays {
-            transport: self.transport(rate, breaker),
+        NodeTransports {
+            vault_transport: self.azure_transport(rate, breaker),
             token_proxy: entra.clone(),
-            entra,
-            managed_identity: ManagedIdentityTransport::over(options, wire()),
+            entra_transport: entra,
+            managed_identity: ManagedIdentityTransport::with_http_transport(options, wire()),
             managed_identity_host: None,
             user_agent: None,
         }
     }
 
     /// Runs `work` to its end, moving the clock whenever everything waits.
-    pub async fn drive<T>(&self, work: impl Future<Output = T>) -> T {
+    pub async fn run_advancing_clock<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
-            for _ in 0..SETTLED {
+            for _ in 0..YIELDS_UNTIL_IDLE {
                 tokio::select! {
                     biased;
                     output = &mut work => return output,
                     () = tokio::task::yield_now() => {}
                 }
             }
-            if let Some(due) = self.clock.next_due() {
+            if let Some(due) = self.clock.time_until_next_deadline() {
                 self.clock.advance(due);
             }
         }
     }
 
     /// Lets every task run until it waits.
-    pub async fn settle(&self) {
-        for _ in 0..SETTLED {
+    pub async fn run_pending_tasks(&self) {
+        for _ in 0..YIELDS_UNTIL_IDLE {
             tokio::task::yield_now().await;
         }
     }
 
     /// Moves the clock on by `duration`, from one sleeper to the next.
-    pub async fn pass(&self, duration: Duration) {
+    pub async fn advance_clock(&self, duration: Duration) {
         let end = self.clock.monotonic().saturating_add(duration);
         loop {
-            self.settle().await;
+            self.run_pending_tasks().await;
             let left = end.saturating_sub(self.clock.monotonic());
-            let step = self.clock.next_due().map_or(left, |due| due.min(left));
+            let step = self.clock.time_until_next_deadline().map_or(left, |due| due.min(left));
             if step.is_zero() && left.is_zero() {
                 return;
             }
@@ -248,24 +248,24 @@ impl FakeAzure {
         }
     }
 
-    fn is_silent(&self, request: &Request) -> bool {
-        self.state.lock().trouble.get(&part_of(request)) == Some(&Trouble::Silent)
+    fn has_no_response(&self, request: &Request) -> bool {
+        self.state.lock().failures.get(&service_of_request(request)) == Some(&FakeAzureFailure::NoResponse)
     }
 
-    fn answer(&self, request: &Request) -> Option<(u16, Headers, String)> {
-        let part = part_of(request);
+    fn respond(&self, request: &Request) -> Option<(u16, Headers, String)> {
+        let part = service_of_request(request);
         let mut state = self.state.lock();
         match part {
-            Part::Vaults => {
-                let (status, headers, body) = state.read(request, self.clock.monotonic())?;
+            FakeAzureService::Vaults => {
+                let (status, headers, body) = state.read_secret(request, self.clock.monotonic())?;
                 Some((status, headers, body))
             }
-            Part::Tokens => {
-                let identity = identity_in(request);
+            FakeAzureService::Tokens => {
+                let identity = requested_identity(request);
                 state.token_requests.push(identity.clone());
-                match state.trouble.get(&part) {
-                    Some(Trouble::Unreachable | Trouble::Silent) => None,
-                    Some(Trouble::Status(status)) => Some((*status, Headers::new(), String::new())),
+                match state.failures.get(&part) {
+                    Some(FakeAzureFailure::Unreachable | FakeAzureFailure::NoResponse) => None,
+                    Some(FakeAzureFailure::Status(status)) => Some((*status, Headers::new(), String::new())),
                     None => {
                         let token = URL_SAFE_NO_PAD.encode(identity);
                         let body = format!(
@@ -296,11 +296,11 @@ impl HttpClient for FakeAzure {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         // An answer takes a turn of the runtime, so that others can ask meanwhile.
         tokio::task::yield_now().await;
-        match self.answer(request) {
+        match self.respond(request) {
             Some((status, headers, body)) => {
                 Ok(AsyncRawResponse::from_bytes(StatusCode::from(status), headers, body))
             }
-            None if self.is_silent(request) => {
+            None if self.has_no_response(request) => {
                 self.clock.sleep(READ_TIMEOUT).await;
                 Err(Error::with_message(ErrorKind::Io, "no answer"))
             }
@@ -310,22 +310,22 @@ impl HttpClient for FakeAzure {
 }
 
 impl State {
-    fn stored(&mut self, vault: &str, name: &str) -> &mut Stored {
+    fn secret_mut(&mut self, vault: &str, name: &str) -> &mut FakeSecret {
         self.secrets.entry(format!("{vault}.{VAULTS}/secrets/{name}")).or_default()
     }
 
     /// A read of a vault; nothing if it is not reached.
-    fn read(&mut self, request: &Request, now: Duration) -> Option<(u16, Headers, String)> {
-        let target = target_of(request.url());
+    fn read_secret(&mut self, request: &Request, now: Duration) -> Option<(u16, Headers, String)> {
+        let target = request_target(request.url());
         let token = request.headers().get_optional_str(&AUTHORIZATION).unwrap_or_default();
         let token = URL_SAFE_NO_PAD.decode(token.trim_start_matches("Bearer "));
         let identity = String::from_utf8_lossy(&token.unwrap_or_default()).into_owned();
         let mut headers = Headers::new();
-        let status = match self.trouble.get(&Part::Vaults) {
-            Some(Trouble::Unreachable | Trouble::Silent) => 0,
-            Some(Trouble::Status(status)) => *status,
+        let status = match self.failures.get(&FakeAzureService::Vaults) {
+            Some(FakeAzureFailure::Unreachable | FakeAzureFailure::NoResponse) => 0,
+            Some(FakeAzureFailure::Status(status)) => *status,
             None if self.is_throttled(&target, now) => {
-                if let Some(pause) = self.limit.and_then(|limit| limit.retry_after) {
+                if let Some(pause) = self.vault_limit.and_then(|limit| limit.retry_after) {
                     headers.insert("retry-after", pause.as_secs().to_string());
                 }
                 429
@@ -340,23 +340,23 @@ impl State {
             }
         };
         let user_agent = request.headers().get_optional_string(&USER_AGENT).unwrap_or_default();
-        let call = VaultCall { at: now, target, identity, status, user_agent };
-        let body = self.body(&call);
+        let call = FakeVaultCall { at: now, target, identity, status, user_agent };
+        let body = self.secret_body(&call);
         self.calls.push(call);
         (status != 0).then_some((status, headers, body))
     }
 
     /// Whether the vault has been asked enough. What it refuses counts, too.
     fn is_throttled(&self, target: &str, now: Duration) -> bool {
-        let Some(limit) = self.limit else { return false };
+        let Some(limit) = self.vault_limit else { return false };
         let host = |target: &str| target.split('/').next().map(str::to_owned);
         let asked = self.calls.iter().rev();
         let recent = asked.take_while(|call| now.saturating_sub(call.at) < limit.window);
         let ours = recent.filter(|call| host(&call.target) == host(target)).count();
-        ours + limit.neighbours >= limit.requests
+        ours + limit.other_client_requests >= limit.requests
     }
 
-    fn body(&self, call: &VaultCall) -> String {
+    fn secret_body(&self, call: &FakeVaultCall) -> String {
         if call.status != 200 {
             return format!(
                 r#"{{"error":{{"code":"Planned{}","message":"planned"}}}}"#,
@@ -370,20 +370,20 @@ impl State {
         serde_json::json!({
             "value": value,
             "id": format!("https://{}/v{}", call.target, stored.version),
-            "attributes": {"enabled": true, "created": NOON},
+            "attributes": {"enabled": true, "created": START_TIME},
             "tags": stored.tags,
         })
         .to_string()
     }
 }
 
-fn part_of(request: &Request) -> Part {
+fn service_of_request(request: &Request) -> FakeAzureService {
     let host = request.url().host_str().unwrap_or_default();
-    if host.ends_with(VAULTS) { Part::Vaults } else { Part::Tokens }
+    if host.ends_with(VAULTS) { FakeAzureService::Vaults } else { FakeAzureService::Tokens }
 }
 
 /// As whom a token is asked for.
-fn identity_in(request: &Request) -> String {
+fn requested_identity(request: &Request) -> String {
     let url = request.url();
     if url.path().starts_with("/metadata/") {
         let client = url.query_pairs().find(|(key, _)| key == "client_id");
@@ -411,28 +411,28 @@ fn subject_of(jwt: &str) -> Option<String> {
     Some(claims.get("sub")?.as_str()?.to_owned())
 }
 
-fn target_of(url: &Url) -> String {
+fn request_target(url: &Url) -> String {
     let path = url.path().trim_end_matches('/');
     format!("{}{path}", url.host_str().unwrap_or_default())
 }
 
-pub use crate::secret_bytes::live::bytes as live_secret_bytes;
+pub use crate::secret_bytes::live::thread_secret_bytes as live_secret_bytes;
 
 /// The proofs of a pod with one service account token, valid until `expires`.
-pub fn workload_proofs(subject: &str, audience: &str, expires: Timestamp) -> Proofs {
+pub fn workload_credentials(subject: &str, audience: &str, expires: Timestamp) -> PodCredentials {
     let claims = serde_json::json!({"sub": subject, "aud": audience, "exp": expires.as_second()});
     let jwt = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
-    let token = ServiceAccountToken { token: Arc::new(SecretBytes::from(jwt)), expires };
+    let token = ServiceAccountToken { token: Arc::new(SharedSecretBytes::from(jwt)), expires };
     let tokens = ServiceAccountTokens([(audience.to_owned(), token)].into());
-    Proofs { tokens, ..Proofs::default() }
+    PodCredentials { tokens, ..PodCredentials::default() }
 }
 
 /// The proofs of a volume with a client id and a secret.
-pub fn secret_proofs(client_id: &str, secret: &str) -> Proofs {
-    let value = |text: &str| Arc::new(SecretBytes::from(text.to_owned()));
+pub fn service_principal_credentials(client_id: &str, secret: &str) -> PodCredentials {
+    let value = |text: &str| Arc::new(SharedSecretBytes::from(text.to_owned()));
     let secrets = [("clientid", client_id), ("clientsecret", secret)];
     let secrets = secrets.map(|(key, text)| (key.to_owned(), value(text))).into();
-    Proofs { secrets: PublishSecrets(secrets), ..Proofs::default() }
+    PodCredentials { secrets: PublishSecrets(secrets), ..PodCredentials::default() }
 }
 
 /// As the transport of the program has it.
@@ -440,6 +440,6 @@ const READ_TIMEOUT: Duration = Duration::from_mins(1);
 /// Of the public cloud.
 const VAULTS: &str = "vault.azure.net";
 /// 2026-11-21T12:00:00Z.
-const NOON: i64 = 1_795_262_400;
+const START_TIME: i64 = 1_795_262_400;
 /// More turns of the runtime than anything here takes.
-const SETTLED: usize = 64;
+const YIELDS_UNTIL_IDLE: usize = 64;

@@ -35,16 +35,16 @@ impl FromStr for UserAgentSuffix {
 
 /// The policy that adds it.
 #[derive(Debug)]
-pub(crate) struct AppendUserAgent(UserAgentSuffix);
+pub(crate) struct AppendUserAgentPolicy(UserAgentSuffix);
 
-impl AppendUserAgent {
+impl AppendUserAgentPolicy {
     pub(crate) fn new(suffix: UserAgentSuffix) -> Self {
         Self(suffix)
     }
 }
 
 #[async_trait]
-impl Policy for AppendUserAgent {
+impl Policy for AppendUserAgentPolicy {
     #[expect(elided_lifetimes_in_paths, reason = "the trait binds the lifetime late")]
     async fn send(
         &self,
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_suffix_can_add_a_header() {
+    fn user_agent_suffix_cannot_inject_a_header() {
         for good in ["aks/1.2", "a b", " trimmed "] {
             assert!(good.parse::<UserAgentSuffix>().is_ok(), "{good}");
         }

@@ -22,30 +22,30 @@ use azure_security_keyvault_secrets::{SecretClient, SecretClientOptions};
 use futures::future::ready;
 use futures::{Stream, TryStreamExt};
 use jiff::Timestamp;
-use lanyard_api::{ObjectKind, ObjectVersion};
-use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_api::{VaultObjectKind, VaultObjectVersion};
+use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::{SecretName, VaultName};
 use serde::de::DeserializeOwned;
 use zeroize::Zeroize;
 
-use crate::error::VaultError;
-use crate::memory::MOST_VERSIONS;
-use crate::public_key::{Curve, PublicJwk};
-use crate::secret_bytes::SecretBytes;
+use crate::error::VaultReadError;
+use crate::memory::MAX_LISTED_VERSIONS;
+use crate::public_key::{EcCurve, PublicJwk};
+use crate::secret_bytes::SharedSecretBytes;
 use crate::source::{
-    ListedVersion, ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret,
+    ListedVersion, ObjectAttributes, VaultSource, FetchedCertificate, FetchedKey, FetchedSecret,
 };
-use crate::vault::body_limit::BodyLimit;
-use crate::vault::challenge::KnownChallenge;
-use crate::vault::reply::vault_error;
-use crate::vault::uncached::Uncached;
+use crate::vault::body_limit::ResponseBodyLimit;
+use crate::vault::challenge::PredictedChallenge;
+use crate::vault::error_reply::classify_client_error;
+use crate::vault::uncached_credential::UncachedCredential;
 
 mod body_limit;
 mod challenge;
-mod reply;
+mod error_reply;
 #[cfg(test)]
 mod tests;
-mod uncached;
+mod uncached_credential;
 
 /// The attributes of an object. Each client has a type of its own for the same fields.
 macro_rules! attributes {
@@ -81,22 +81,22 @@ impl KeyVault {
         url: &str,
         credential: Arc<dyn TokenCredential>,
         mut options: ClientOptions,
-    ) -> Result<Self, VaultError> {
+    ) -> Result<Self, VaultReadError> {
         options.retry = RetryOptions::none();
-        if let Some(known) = Url::parse(url).ok().as_ref().and_then(KnownChallenge::of) {
+        if let Some(known) = Url::parse(url).ok().as_ref().and_then(PredictedChallenge::for_vault_url) {
             options.per_try_policies.push(Arc::new(known));
         }
-        options.per_try_policies.push(Arc::new(BodyLimit));
-        let credential: Arc<dyn TokenCredential> = Arc::new(Uncached::new(credential));
+        options.per_try_policies.push(Arc::new(ResponseBodyLimit));
+        let credential: Arc<dyn TokenCredential> = Arc::new(UncachedCredential::new(credential));
         let secrets = SecretClientOptions { client_options: options.clone(), ..Default::default() };
         let secrets =
-            SecretClient::new(url, Arc::clone(&credential), Some(secrets)).map_err(vault_error)?;
+            SecretClient::new(url, Arc::clone(&credential), Some(secrets)).map_err(classify_client_error)?;
         let keys = KeyClientOptions { client_options: options.clone(), ..Default::default() };
-        let keys = KeyClient::new(url, Arc::clone(&credential), Some(keys)).map_err(vault_error)?;
+        let keys = KeyClient::new(url, Arc::clone(&credential), Some(keys)).map_err(classify_client_error)?;
         let certificates =
             CertificateClientOptions { client_options: options, ..Default::default() };
         let certificates =
-            CertificateClient::new(url, credential, Some(certificates)).map_err(vault_error)?;
+            CertificateClient::new(url, credential, Some(certificates)).map_err(classify_client_error)?;
         Ok(Self {
             url: secrets.endpoint().clone(),
             secrets: Arc::new(secrets),
@@ -106,7 +106,7 @@ impl KeyVault {
     }
 
     /// The URL of a vault in a cloud.
-    pub fn url_of(name: &VaultName, endpoints: &Endpoints) -> String {
+    pub fn url_in_cloud(name: &VaultName, endpoints: &CloudEndpoints) -> String {
         format!("https://{name}.{}/", endpoints.vault_suffix)
     }
 
@@ -123,40 +123,40 @@ impl fmt::Debug for KeyVault {
 }
 
 #[async_trait]
-impl SecretSource for KeyVault {
+impl VaultSource for KeyVault {
     async fn fetch_secret(
         &self,
         name: &SecretName,
-        version: Option<&ObjectVersion>,
-    ) -> Result<VaultSecret, VaultError> {
+        version: Option<&VaultObjectVersion>,
+    ) -> Result<FetchedSecret, VaultReadError> {
         let secret_version = version.map(ToString::to_string);
         let options = SecretClientGetSecretOptions { secret_version, ..Default::default() };
         let response =
-            self.secrets.get_secret(name.as_str(), Some(options)).await.map_err(vault_error)?;
+            self.secrets.get_secret(name.as_str(), Some(options)).await.map_err(classify_client_error)?;
         let secret: Secret = read_model(response)?;
-        let value = secret.value.map(SecretBytes::from);
-        Ok(VaultSecret {
-            value: value.ok_or(VaultError::Malformed { problem: "it has no value" })?,
-            version: version_in(secret.id.as_deref())?,
+        let value = secret.value.map(SharedSecretBytes::from);
+        Ok(FetchedSecret {
+            value: value.ok_or(VaultReadError::Malformed { problem: "it has no value" })?,
+            version: version_from_id(secret.id.as_deref())?,
             attributes: attributes!(secret.attributes, secret.tags),
             content_type: secret.content_type,
-            of_certificate: secret.kid.is_some(),
+            is_certificate_secret: secret.kid.is_some(),
         })
     }
 
     async fn fetch_key(
         &self,
         name: &SecretName,
-        version: Option<&ObjectVersion>,
-    ) -> Result<VaultKey, VaultError> {
+        version: Option<&VaultObjectVersion>,
+    ) -> Result<FetchedKey, VaultReadError> {
         let key_version = version.map(ToString::to_string);
         let options = KeyClientGetKeyOptions { key_version, ..Default::default() };
         let response =
-            self.keys.get_key(name.as_str(), Some(options)).await.map_err(vault_error)?;
+            self.keys.get_key(name.as_str(), Some(options)).await.map_err(classify_client_error)?;
         let key: Key = read_model(response)?;
-        let jwk = key.key.ok_or(VaultError::Malformed { problem: "it has no key" })?;
-        Ok(VaultKey {
-            version: version_in(jwk.kid.as_deref())?,
+        let jwk = key.key.ok_or(VaultReadError::Malformed { problem: "it has no key" })?;
+        Ok(FetchedKey {
+            version: version_from_id(jwk.kid.as_deref())?,
             attributes: attributes!(key.attributes, key.tags),
             key: public_jwk(jwk),
         })
@@ -165,8 +165,8 @@ impl SecretSource for KeyVault {
     async fn fetch_certificate(
         &self,
         name: &SecretName,
-        version: Option<&ObjectVersion>,
-    ) -> Result<VaultCertificate, VaultError> {
+        version: Option<&VaultObjectVersion>,
+    ) -> Result<FetchedCertificate, VaultReadError> {
         let certificate_version = version.map(ToString::to_string);
         let options =
             CertificateClientGetCertificateOptions { certificate_version, ..Default::default() };
@@ -174,10 +174,10 @@ impl SecretSource for KeyVault {
             .certificates
             .get_certificate(name.as_str(), Some(options))
             .await
-            .map_err(vault_error)?;
+            .map_err(classify_client_error)?;
         let certificate: Certificate = read_model(response)?;
-        Ok(VaultCertificate {
-            version: version_in(certificate.id.as_deref())?,
+        Ok(FetchedCertificate {
+            version: version_from_id(certificate.id.as_deref())?,
             attributes: attributes!(certificate.attributes, certificate.tags),
             der: certificate.cer.unwrap_or_default(),
         })
@@ -185,22 +185,22 @@ impl SecretSource for KeyVault {
 
     async fn fetch_versions(
         &self,
-        kind: ObjectKind,
+        kind: VaultObjectKind,
         name: &SecretName,
-    ) -> Result<Vec<ListedVersion>, VaultError> {
+    ) -> Result<Vec<ListedVersion>, VaultReadError> {
         let name = name.as_str();
         match kind {
-            ObjectKind::Secret => {
+            VaultObjectKind::Secret => {
                 let pager = self.secrets.list_secret_properties_versions(name, None);
                 collect_versions(pager, |item| (item.id, attributes!(item.attributes, NO_TAGS)))
                     .await
             }
-            ObjectKind::Key => {
+            VaultObjectKind::Key => {
                 let pager = self.keys.list_key_properties_versions(name, None);
                 collect_versions(pager, |item| (item.kid, attributes!(item.attributes, NO_TAGS)))
                     .await
             }
-            ObjectKind::Certificate => {
+            VaultObjectKind::Certificate => {
                 let pager = self.certificates.list_certificate_properties_versions(name, None);
                 collect_versions(pager, |item| (item.id, attributes!(item.attributes, NO_TAGS)))
                     .await
@@ -210,9 +210,9 @@ impl SecretSource for KeyVault {
 }
 
 /// Reads the body and wipes it. The reader's own error may quote the body, so it is not kept.
-fn read_model<T: DeserializeOwned, F>(response: Response<T, F>) -> Result<T, VaultError> {
+fn read_model<T: DeserializeOwned, F>(response: Response<T, F>) -> Result<T, VaultReadError> {
     let body = Bytes::from(response.into_body());
-    let model = serde_json::from_slice(&body).map_err(|_quotes_values| VaultError::Malformed {
+    let model = serde_json::from_slice(&body).map_err(|_quotes_values| VaultReadError::Malformed {
         problem: "it is not the JSON of an object",
     });
     // Wiped unless somebody else still holds the buffer.
@@ -226,17 +226,17 @@ fn read_model<T: DeserializeOwned, F>(response: Response<T, F>) -> Result<T, Vau
 async fn collect_versions<T>(
     pager: azure_core::Result<impl Stream<Item = azure_core::Result<T>>>,
     told: impl Fn(T) -> (Option<String>, ObjectAttributes),
-) -> Result<Vec<ListedVersion>, VaultError> {
-    let items = pager.map_err(vault_error)?.map_err(vault_error);
+) -> Result<Vec<ListedVersion>, VaultReadError> {
+    let items = pager.map_err(classify_client_error)?.map_err(classify_client_error);
     let listed = items.and_then(|item| {
         let (id, attributes) = told(item);
-        let version = version_in(id.as_deref());
+        let version = version_from_id(id.as_deref());
         ready(version.map(|version| ListedVersion { version, attributes }))
     });
     let collected = listed.try_fold(Vec::new(), |mut versions: Vec<ListedVersion>, version| {
-        if versions.len() >= MOST_VERSIONS {
+        if versions.len() >= MAX_LISTED_VERSIONS {
             versions.sort_by_key(|listed| std::cmp::Reverse(listed.attributes.created));
-            versions.truncate(MOST_VERSIONS / 2);
+            versions.truncate(MAX_LISTED_VERSIONS / 2);
         }
         versions.push(version);
         ready(Ok(versions))
@@ -247,8 +247,8 @@ async fn collect_versions<T>(
 }
 
 /// The version in an id: `https://<vault>/<kind>/<name>/<version>`.
-fn version_in(id: Option<&str>) -> Result<ObjectVersion, VaultError> {
-    let malformed = VaultError::Malformed { problem: "its id names no version" };
+fn version_from_id(id: Option<&str>) -> Result<VaultObjectVersion, VaultReadError> {
+    let malformed = VaultReadError::Malformed { problem: "its id names no version" };
     let Some(url) = id.and_then(|id| Url::parse(id).ok()) else { return Err(malformed) };
     let version = url.path_segments().and_then(|mut segments| segments.nth(2));
     version.and_then(|version| version.parse().ok()).ok_or(malformed)
@@ -256,9 +256,9 @@ fn version_in(id: Option<&str>) -> Result<ObjectVersion, VaultError> {
 
 fn public_jwk(jwk: JsonWebKey) -> PublicJwk {
     let curve = match &jwk.crv {
-        Some(CurveName::P256) => Some(Curve::P256),
-        Some(CurveName::P384) => Some(Curve::P384),
-        Some(CurveName::P521) => Some(Curve::P521),
+        Some(CurveName::P256) => Some(EcCurve::P256),
+        Some(CurveName::P384) => Some(EcCurve::P384),
+        Some(CurveName::P521) => Some(EcCurve::P521),
         _ => None,
     };
     match (jwk.kty, curve) {
@@ -283,13 +283,13 @@ fn timestamp(time: Option<OffsetDateTime>) -> Option<Timestamp> {
 /// The tags that are read somewhere; a vault keeps fifteen of any name, each of some hundred bytes.
 fn tags(tags: Option<HashMap<String, String>>) -> BTreeMap<String, String> {
     let is_read = |(name, text): &(String, String)| {
-        READ_TAGS.contains(&name.as_str()) && text.len() <= LONGEST_TAG
+        KNOWN_TAGS.contains(&name.as_str()) && text.len() <= MAX_TAG_LENGTH
     };
     tags.into_iter().flatten().filter(is_read).collect()
 }
 
-const READ_TAGS: [&str; 2] = ["renew_after", "cannot_renew_after"];
+const KNOWN_TAGS: [&str; 2] = ["renew_after", "cannot_renew_after"];
 /// Longer than any time.
-const LONGEST_TAG: usize = 64;
+const MAX_TAG_LENGTH: usize = 64;
 /// What is listed tells no tags: only creation and state of a version are looked at.
 const NO_TAGS: Option<HashMap<String, String>> = None;

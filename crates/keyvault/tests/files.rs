@@ -8,97 +8,97 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lanyard_api::{ObjectKind, ObjectVersion, ProviderParameters};
+use lanyard_api::{VaultObjectKind, VaultObjectVersion, ProviderParameters};
 use lanyard_keyvault::{
-    CertificateOptions, FetchError, FileOptions, ListedVersion, MountedFile, ObjectAttributes,
-    PublicJwk, RetryClass, SecretSource, VaultCertificate, VaultError, VaultKey, VaultReply,
-    VaultSecret, fetch_files, fetch_objects,
+    CertificateOptions, FetchError, VolumeFileOptions, ListedVersion, MountedFile, ObjectAttributes,
+    PublicJwk, RetryClass, VaultSource, FetchedCertificate, VaultReadError, FetchedKey, VaultErrorDetails,
+    FetchedSecret, fetch_files, fetch_objects,
 };
 use lanyard_vocabulary::{Hop, SecretName};
 
 /// A vault that gives `<name>@<version>` as every value, and counts.
 #[derive(Debug, Default)]
-struct MemoryVault {
+struct InMemoryVaultSource {
     reads: Mutex<Vec<String>>,
     lists: AtomicUsize,
-    at_once: AtomicUsize,
-    most_at_once: AtomicUsize,
+    concurrent_reads: AtomicUsize,
+    max_concurrent_reads: AtomicUsize,
     content_types: BTreeMap<&'static str, &'static str>,
 }
 
-impl MemoryVault {
+impl InMemoryVaultSource {
     async fn read(
         &self,
         kind: &str,
         name: &SecretName,
-        version: Option<&ObjectVersion>,
-    ) -> Result<ObjectVersion, VaultError> {
-        let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most_at_once.fetch_max(now, Ordering::SeqCst);
+        version: Option<&VaultObjectVersion>,
+    ) -> Result<VaultObjectVersion, VaultReadError> {
+        let now = self.concurrent_reads.fetch_add(1, Ordering::SeqCst) + 1;
+        self.max_concurrent_reads.fetch_max(now, Ordering::SeqCst);
         // Later reads end earlier, so that an order kept by chance is noticed.
         let turns = 40_usize.saturating_sub(self.reads.lock().unwrap().len());
         for _ in 0..turns {
             tokio::task::yield_now().await;
         }
-        self.at_once.fetch_sub(1, Ordering::SeqCst);
-        let version = version.map_or("current", ObjectVersion::as_str);
+        self.concurrent_reads.fetch_sub(1, Ordering::SeqCst);
+        let version = version.map_or("current", VaultObjectVersion::as_str);
         self.reads.lock().unwrap().push(format!("{kind}/{name}/{version}"));
         if name.as_str().starts_with("missing") {
-            let reply = VaultReply {
+            let reply = VaultErrorDetails {
                 status: 404,
                 code: Some("SecretNotFound".to_owned()),
                 inner_code: None,
                 message: String::new(),
             };
-            return Err(VaultError::NotFound(reply));
+            return Err(VaultReadError::NotFound(reply));
         }
         Ok(version.parse().unwrap())
     }
 }
 
 #[async_trait]
-impl SecretSource for MemoryVault {
+impl VaultSource for InMemoryVaultSource {
     async fn fetch_secret(
         &self,
         name: &SecretName,
-        version: Option<&ObjectVersion>,
-    ) -> Result<VaultSecret, VaultError> {
+        version: Option<&VaultObjectVersion>,
+    ) -> Result<FetchedSecret, VaultReadError> {
         let version = self.read("secret", name, version).await?;
         let content_type = self.content_types.get(name.as_str());
         let tags = [("renew_after".to_owned(), "2026-11-21T12:00:00Z".to_owned())].into();
-        Ok(VaultSecret {
+        Ok(FetchedSecret {
             value: format!("{name}@{version}").into(),
             version,
             attributes: ObjectAttributes { tags, ..ObjectAttributes::default() },
             content_type: content_type.map(|&text| text.to_owned()),
-            of_certificate: content_type.is_some(),
+            is_certificate_secret: content_type.is_some(),
         })
     }
 
     async fn fetch_key(
         &self,
         name: &SecretName,
-        version: Option<&ObjectVersion>,
-    ) -> Result<VaultKey, VaultError> {
+        version: Option<&VaultObjectVersion>,
+    ) -> Result<FetchedKey, VaultReadError> {
         let version = self.read("key", name, version).await?;
         let key = PublicJwk::Rsa { modulus: vec![0xc0; 256], exponent: vec![1, 0, 1] };
-        Ok(VaultKey { version, attributes: ObjectAttributes::default(), key })
+        Ok(FetchedKey { version, attributes: ObjectAttributes::default(), key })
     }
 
     async fn fetch_certificate(
         &self,
         name: &SecretName,
-        version: Option<&ObjectVersion>,
-    ) -> Result<VaultCertificate, VaultError> {
+        version: Option<&VaultObjectVersion>,
+    ) -> Result<FetchedCertificate, VaultReadError> {
         let version = self.read("cert", name, version).await?;
-        Ok(VaultCertificate { version, attributes: ObjectAttributes::default(), der: vec![1] })
+        Ok(FetchedCertificate { version, attributes: ObjectAttributes::default(), der: vec![1] })
     }
 
     async fn fetch_versions(
         &self,
-        _: ObjectKind,
+        _: VaultObjectKind,
         _: &SecretName,
-    ) -> Result<Vec<ListedVersion>, VaultError> {
+    ) -> Result<Vec<ListedVersion>, VaultReadError> {
         self.lists.fetch_add(1, Ordering::SeqCst);
         let listed = |index: i64| ListedVersion {
             version: format!("v{index}").parse().unwrap(),
@@ -120,12 +120,12 @@ fn parameters(objects: &[&str]) -> ProviderParameters {
     ProviderParameters::parse(&map).unwrap()
 }
 
-async fn files(objects: &[&str], vault: &MemoryVault) -> Result<Vec<MountedFile>, FetchError> {
-    fetch_files(&parameters(objects), vault, FileOptions::default()).await
+async fn fetch_test_files(objects: &[&str], vault: &InMemoryVaultSource) -> Result<Vec<MountedFile>, FetchError> {
+    fetch_files(&parameters(objects), vault, VolumeFileOptions::default()).await
 }
 
 /// Path, content and id of each file.
-fn told(files: &[MountedFile]) -> Vec<String> {
+fn describe_files(files: &[MountedFile]) -> Vec<String> {
     let tell = |file: &MountedFile| {
         let content = String::from_utf8_lossy(file.content.expose());
         let first = content.lines().next().unwrap_or_default().to_owned();
@@ -135,8 +135,8 @@ fn told(files: &[MountedFile]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn files_come_in_the_order_of_the_entries_with_path_mode_and_id() {
-    let vault = MemoryVault::default();
+async fn files_follow_entry_order_with_path_mode_and_id() {
+    let vault = InMemoryVaultSource::default();
     let objects = [
         "objectName: one, objectType: secret",
         "objectName: two, objectType: key, objectAlias: keys/two.pub",
@@ -144,7 +144,7 @@ async fn files_come_in_the_order_of_the_entries_with_path_mode_and_id() {
         "objectName: four, objectType: secret, objectVersion: abc, filePermission: 0000",
         "objectName: five, objectType: secret, objectVersion: latest",
     ];
-    let files = files(&objects, &vault).await.unwrap();
+    let files = fetch_test_files(&objects, &vault).await.unwrap();
     let expected = [
         "one=one@current secret/one 644",
         "keys/two.pub=-----BEGIN PUBLIC KEY----- key/two 644",
@@ -152,7 +152,7 @@ async fn files_come_in_the_order_of_the_entries_with_path_mode_and_id() {
         "four=four@abc secret/four 0",
         "five=five@current secret/five 644",
     ];
-    assert_eq!(told(&files), expected);
+    assert_eq!(describe_files(&files), expected);
     assert_eq!(files[3].version.as_str(), "abc");
     assert_eq!(files[0].attributes.renew_after(), "2026-11-21T12:00:00Z".parse().ok());
     assert!(!format!("{files:?}").contains("one@current"));
@@ -160,7 +160,7 @@ async fn files_come_in_the_order_of_the_entries_with_path_mode_and_id() {
 
 #[tokio::test]
 async fn each_distinct_object_is_read_once() {
-    let vault = MemoryVault::default();
+    let vault = InMemoryVaultSource::default();
     let objects = [
         "objectName: one, objectType: secret, objectAlias: a",
         "objectName: one, objectType: secret, objectAlias: b",
@@ -169,7 +169,7 @@ async fn each_distinct_object_is_read_once() {
         "objectName: one, objectType: secret, objectAlias: e, objectVersionHistory: 2",
         "objectName: one, objectType: secret, objectAlias: f, objectVersion: latest",
     ];
-    let files = files(&objects, &vault).await.unwrap();
+    let files = fetch_test_files(&objects, &vault).await.unwrap();
     assert_eq!(files.len(), 7);
     let mut reads = vault.reads.lock().unwrap().clone();
     reads.sort();
@@ -178,15 +178,15 @@ async fn each_distinct_object_is_read_once() {
 }
 
 #[tokio::test]
-async fn a_history_becomes_exactly_as_many_files_as_asked() {
-    let vault = MemoryVault::default();
+async fn history_produces_exactly_the_requested_number_of_files() {
+    let vault = InMemoryVaultSource::default();
     let objects = [
         "objectName: one, objectType: secret, objectVersionHistory: 2",
         "objectName: two, objectType: secret, objectVersionHistory: 3, objectVersion: v2",
         "objectName: three, objectType: secret, objectVersionHistory: 1",
         "objectName: one, objectType: secret, objectVersionHistory: 3, objectAlias: again",
     ];
-    let files = files(&objects, &vault).await.unwrap();
+    let files = fetch_test_files(&objects, &vault).await.unwrap();
     let expected = [
         "one/0=one@v4 secret/one/0 644",
         "one/1=one@v3 secret/one/1 644",
@@ -197,15 +197,15 @@ async fn a_history_becomes_exactly_as_many_files_as_asked() {
         "again/1=one@v3 secret/one/1 644",
         "again/2=one@v2 secret/one/2 644",
     ];
-    assert_eq!(told(&files), expected);
+    assert_eq!(describe_files(&files), expected);
     assert_eq!(vault.lists.load(Ordering::SeqCst), 2);
     assert_eq!(vault.reads.lock().unwrap().len(), 6);
 }
 
 #[tokio::test]
-async fn a_history_that_cannot_begin_is_an_error_of_the_read() {
+async fn unavailable_history_start_is_a_read_error() {
     let object = "objectName: one, objectType: secret, objectVersionHistory: 2, objectVersion: v9";
-    let vault = MemoryVault::default();
+    let vault = InMemoryVaultSource::default();
     let error = fetch_objects(&parameters(&[object]), &vault).await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -216,27 +216,27 @@ async fn a_history_that_cannot_begin_is_an_error_of_the_read() {
 }
 
 #[tokio::test]
-async fn reads_go_side_by_side_but_not_all_at_once() {
-    let vault = MemoryVault::default();
+async fn reads_run_with_bounded_concurrency() {
+    let vault = InMemoryVaultSource::default();
     let objects: Vec<_> =
         (0..30).map(|index| format!("objectName: n{index}, objectType: secret")).collect();
     let objects: Vec<_> = objects.iter().map(String::as_str).collect();
-    let files = files(&objects, &vault).await.unwrap();
+    let files = fetch_test_files(&objects, &vault).await.unwrap();
     let paths: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
     let expected: Vec<_> = (0..30).map(|index| format!("n{index}")).collect();
     assert_eq!(paths, expected);
-    assert_eq!(vault.most_at_once.load(Ordering::SeqCst), 8);
+    assert_eq!(vault.max_concurrent_reads.load(Ordering::SeqCst), 8);
 }
 
 #[tokio::test]
 async fn the_first_failure_in_the_order_of_the_entries_names_its_object() {
-    let vault = MemoryVault::default();
+    let vault = InMemoryVaultSource::default();
     let objects = [
         "objectName: fine, objectType: secret",
         "objectName: missing-a, objectType: secret, objectVersion: v1",
         "objectName: missing-b, objectType: key",
     ];
-    let error = files(&objects, &vault).await.unwrap_err();
+    let error = fetch_test_files(&objects, &vault).await.unwrap_err();
     assert_eq!(error.to_string(), "could not read secret `missing-a` version `v1`");
     assert_eq!(error.hop(), Hop::VaultRead);
     let cause = std::error::Error::source(&error).unwrap().to_string();
@@ -245,10 +245,10 @@ async fn the_first_failure_in_the_order_of_the_entries_names_its_object() {
 }
 
 #[tokio::test]
-async fn a_value_that_cannot_be_decoded_is_another_hop_than_a_vault_that_cannot_be_read() {
-    let vault = MemoryVault::default();
+async fn decode_error_and_read_error_report_different_hops() {
+    let vault = InMemoryVaultSource::default();
     let object = "objectName: one, objectType: secret, objectEncoding: hex, objectAlias: dir/a";
-    let error = files(&[object], &vault).await.unwrap_err();
+    let error = fetch_test_files(&[object], &vault).await.unwrap_err();
     assert_eq!(error.hop(), Hop::Decode);
     assert_eq!(
         error.to_string(),
@@ -264,27 +264,27 @@ async fn a_value_that_cannot_be_decoded_is_another_hop_than_a_vault_that_cannot_
 }
 
 #[tokio::test]
-async fn certificate_and_key_files_stand_before_the_combined_one_and_share_its_id() {
+async fn certificate_and_key_files_precede_the_combined_file_with_its_id() {
     let content_types = [("one", "application/x-pem-file")].into();
-    let vault = MemoryVault { content_types, ..MemoryVault::default() };
-    let options = FileOptions {
+    let vault = InMemoryVaultSource { content_types, ..InMemoryVaultSource::default() };
+    let options = VolumeFileOptions {
         default_mode: 0o400,
-        certificates: CertificateOptions { separate: true, ..CertificateOptions::default() },
+        certificates: CertificateOptions { write_separate_files: true, ..CertificateOptions::default() },
     };
     let objects = ["objectName: one, objectType: secret, objectAlias: tls"];
     let files = fetch_files(&parameters(&objects), &vault, options).await.unwrap();
     let expected =
         ["tls.crt= secret/one 400", "tls.key= secret/one 400", "tls=one@current secret/one 400"];
-    assert_eq!(told(&files), expected);
+    assert_eq!(describe_files(&files), expected);
 }
 
 #[tokio::test]
-async fn fetching_may_move_between_threads() {
+async fn fetch_future_is_send() {
     fn is_send<T: Send>(future: T) -> T {
         future
     }
     let parameters = parameters(&["objectName: one, objectType: secret"]);
-    let vault = MemoryVault::default();
-    let files = is_send(fetch_files(&parameters, &vault, FileOptions::default())).await.unwrap();
+    let vault = InMemoryVaultSource::default();
+    let files = is_send(fetch_files(&parameters, &vault, VolumeFileOptions::default())).await.unwrap();
     assert_eq!(files.len(), 1);
 }

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::KeyAlgorithm;
 use crate::key::PinnedKey;
-use crate::layout::Layout;
+use crate::layout::CiphertextLayout;
 
 /// Annotations of a ciphertext: DNS names with bytes.
-pub type Annotations = BTreeMap<String, Vec<u8>>;
+pub type CiphertextAnnotations = BTreeMap<String, Vec<u8>>;
 
 const DATE: &str = "date.azure.akv.io";
 const REQUEST_ID: &str = "x-ms-request-id.azure.akv.io";
@@ -21,11 +21,11 @@ const ALGORITHM: &str = "algorithm.azure.akv.io";
 const FORMAT: &str = "1";
 
 /// The only algorithm of version 2 of the KMS API.
-const SEALED_WITH: Algorithm = Algorithm::RsaOaep256;
+const SEALED_WITH: KeyAlgorithm = KeyAlgorithm::RsaOaep256;
 
 /// What the vault's reply says about itself; what it does not say is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ReplyStamps {
+pub struct VaultReplyHeaders {
     /// `Date`.
     pub date: String,
     /// `x-ms-request-id`.
@@ -38,10 +38,10 @@ pub struct ReplyStamps {
 /// plugins search their logs for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum SealError {
+pub enum ForeignCiphertextError {
     /// There are no annotations.
     #[error("invalid annotations, annotations cannot be empty")]
-    Bare,
+    NoAnnotations,
     /// Another key, or another version of the key, encrypted it.
     #[error("key id {got} does not match expected key id {expected} used for encryption")]
     Key {
@@ -64,14 +64,14 @@ pub enum SealError {
     },
 }
 
-impl SealError {
+impl ForeignCiphertextError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Key { .. } => {
                 "let a plugin serve the key that encrypted it, under the provider name in etcd, beside this one"
             }
-            Self::Bare | Self::Algorithm { .. } | Self::Version { .. } => {
+            Self::NoAnnotations | Self::Algorithm { .. } | Self::Version { .. } => {
                 "compare the object's bytes in etcd with a backup: this is no ciphertext of a Key Vault plugin"
             }
         }
@@ -79,7 +79,7 @@ impl SealError {
 }
 
 /// The annotations of a new ciphertext. The fork lost three of the five with its client library.
-pub fn desired_annotations(layout: Layout, stamps: &ReplyStamps) -> Annotations {
+pub fn desired_annotations(layout: CiphertextLayout, stamps: &VaultReplyHeaders) -> CiphertextAnnotations {
     let both = [(VERSION, FORMAT), (ALGORITHM, SEALED_WITH.name())];
     let upstream = [
         (DATE, stamps.date.as_str()),
@@ -87,8 +87,8 @@ pub fn desired_annotations(layout: Layout, stamps: &ReplyStamps) -> Annotations 
         (REGION, stamps.region.as_str()),
     ];
     let more = match layout {
-        Layout::Upstream => &upstream[..],
-        Layout::OpenShift => &[],
+        CiphertextLayout::Upstream => &upstream[..],
+        CiphertextLayout::OpenShift => &[],
     };
     let all = both.iter().chain(more);
     all.map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect()
@@ -100,32 +100,32 @@ pub fn desired_annotations(layout: Layout, stamps: &ReplyStamps) -> Annotations 
 /// # Errors
 ///
 /// [`SealError`] with the first thing that does not fit, in the order of the other plugins.
-pub fn check_seal(
+pub fn check_ciphertext_origin(
     key: &PinnedKey,
     key_id: &str,
-    annotations: &Annotations,
-) -> Result<(), SealError> {
+    annotations: &CiphertextAnnotations,
+) -> Result<(), ForeignCiphertextError> {
     if annotations.is_empty() {
-        return Err(SealError::Bare);
+        return Err(ForeignCiphertextError::NoAnnotations);
     }
     if key_id != key.id() {
-        return Err(SealError::Key {
-            got: shown(key_id.as_bytes()),
+        return Err(ForeignCiphertextError::Key {
+            got: printable_excerpt(key_id.as_bytes()),
             expected: key.id().to_owned(),
         });
     }
     let value = |name| annotations.get(name).map(Vec::as_slice).unwrap_or_default();
     if value(ALGORITHM) != SEALED_WITH.name().as_bytes() {
-        return Err(SealError::Algorithm { got: shown(value(ALGORITHM)) });
+        return Err(ForeignCiphertextError::Algorithm { got: printable_excerpt(value(ALGORITHM)) });
     }
     if value(VERSION) != FORMAT.as_bytes() {
-        return Err(SealError::Version { got: shown(value(VERSION)) });
+        return Err(ForeignCiphertextError::Version { got: printable_excerpt(value(VERSION)) });
     }
     Ok(())
 }
 
 /// The beginning of what came, as one readable line.
-fn shown(bytes: &[u8]) -> String {
+fn printable_excerpt(bytes: &[u8]) -> String {
     const MOST: usize = 128;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MOST)]);
     text.chars().map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect()
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::key::VaultKind;
 
-    fn key() -> PinnedKey {
+    fn pinned_key() -> PinnedKey {
         let [vault, name] = ["example", "mykey"];
         PinnedKey::new(
             Cloud::Public.endpoints().unwrap(),
@@ -149,12 +149,12 @@ mod tests {
         )
     }
 
-    fn good() -> Annotations {
-        desired_annotations(Layout::OpenShift, &ReplyStamps::default())
+    fn matching_annotations() -> CiphertextAnnotations {
+        desired_annotations(CiphertextLayout::OpenShift, &VaultReplyHeaders::default())
     }
 
-    fn with(name: &str, value: Option<&str>) -> Annotations {
-        let mut annotations = good();
+    fn annotations_with(name: &str, value: Option<&str>) -> CiphertextAnnotations {
+        let mut annotations = matching_annotations();
         match value {
             Some(value) => annotations.insert(name.to_owned(), value.into()),
             None => annotations.remove(name),
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn each_layout_writes_its_annotations_and_an_absent_header_leaves_its_key() {
-        let stamps = ReplyStamps { date: "Sat".to_owned(), ..ReplyStamps::default() };
-        let upstream = desired_annotations(Layout::Upstream, &stamps);
+        let stamps = VaultReplyHeaders { date: "Sat".to_owned(), ..VaultReplyHeaders::default() };
+        let upstream = desired_annotations(CiphertextLayout::Upstream, &stamps);
         let pairs: Vec<_> = upstream
             .iter()
             .map(|(name, value)| (name.as_str(), std::str::from_utf8(value).unwrap()))
@@ -178,63 +178,63 @@ mod tests {
             ("x-ms-request-id.azure.akv.io", ""),
         ];
         assert_eq!(pairs, expected);
-        let openshift = desired_annotations(Layout::OpenShift, &stamps);
+        let openshift = desired_annotations(CiphertextLayout::OpenShift, &stamps);
         let names: Vec<_> = openshift.keys().map(String::as_str).collect();
         assert_eq!(names, ["algorithm.azure.akv.io", "version.azure.akv.io"]);
     }
 
     #[test]
-    fn the_first_thing_that_does_not_fit_is_told_in_the_words_of_the_other_plugins() {
-        let key = key();
+    fn first_mismatch_uses_upstream_error_text() {
+        let key = pinned_key();
         let id = key.id();
         let cases = [
-            (id, Annotations::new(), "invalid annotations, annotations cannot be empty"),
-            ("other", Annotations::new(), "invalid annotations, annotations cannot be empty"),
+            (id, CiphertextAnnotations::new(), "invalid annotations, annotations cannot be empty"),
+            ("other", CiphertextAnnotations::new(), "invalid annotations, annotations cannot be empty"),
             (
                 "other",
-                with(ALGORITHM, None),
+                annotations_with(ALGORITHM, None),
                 "key id other does not match expected key id 567d783db3043fe298fe0d9eeedb0029a3815cdd4fe4b059d018c91e6acffe3b used for encryption",
             ),
             (
                 id,
-                with(ALGORITHM, None),
+                annotations_with(ALGORITHM, None),
                 "algorithm  does not match expected algorithm RSA-OAEP-256 used for encryption",
             ),
             (
                 id,
-                with(ALGORITHM, Some("RSA1_5")),
+                annotations_with(ALGORITHM, Some("RSA1_5")),
                 "algorithm RSA1_5 does not match expected algorithm RSA-OAEP-256 used for encryption",
             ),
             (
                 id,
-                with(VERSION, Some("2")),
+                annotations_with(VERSION, Some("2")),
                 "version 2 does not match expected version 1 used for encryption",
             ),
             (
                 id,
-                with(VERSION, None),
+                annotations_with(VERSION, None),
                 "version  does not match expected version 1 used for encryption",
             ),
         ];
         for (key_id, annotations, expected) in cases {
-            let error = check_seal(&key, key_id, &annotations).unwrap_err();
+            let error = check_ciphertext_origin(&key, key_id, &annotations).unwrap_err();
             assert_eq!(error.to_string(), expected);
         }
     }
 
     #[test]
-    fn what_is_not_known_is_not_looked_at() {
-        let key = key();
-        assert_eq!(check_seal(&key, key.id(), &good()), Ok(()));
-        let more = with("later.azure.akv.io", Some("anything"));
-        assert_eq!(check_seal(&key, key.id(), &more), Ok(()));
+    fn unknown_annotations_are_ignored() {
+        let key = pinned_key();
+        assert_eq!(check_ciphertext_origin(&key, key.id(), &matching_annotations()), Ok(()));
+        let more = annotations_with("later.azure.akv.io", Some("anything"));
+        assert_eq!(check_ciphertext_origin(&key, key.id(), &more), Ok(()));
     }
 
     #[test]
-    fn what_came_is_shown_cut_and_on_one_line() {
-        let key = key();
-        let long = with(VERSION, Some(&format!("a\n{}", "b".repeat(500))));
-        let text = check_seal(&key, key.id(), &long).unwrap_err().to_string();
+    fn foreign_values_are_truncated_to_one_line() {
+        let key = pinned_key();
+        let long = annotations_with(VERSION, Some(&format!("a\n{}", "b".repeat(500))));
+        let text = check_ciphertext_origin(&key, key.id(), &long).unwrap_err().to_string();
         assert!(text.len() < 256 && !text.contains('\n'), "{text}");
     }
 }

@@ -10,22 +10,22 @@ use lanyard_credential::ManagedIdentityId;
 use lanyard_credential::identity::{ClientId, TenantId};
 use lanyard_credential::secret::SecretText;
 use lanyard_vocabulary::Cloud;
-use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_vocabulary::cloud::CloudEndpoints;
 use serde::Deserialize;
 
 /// What the configuration file comes to.
 #[derive(Debug)]
-pub struct Configuration {
+pub struct KmsConfiguration {
     /// The endpoints of the cloud.
-    pub endpoints: &'static Endpoints,
+    pub endpoints: &'static CloudEndpoints,
     /// As whom the vault is asked.
-    pub identity: Identity,
+    pub identity: VaultIdentity,
 }
 
 /// As whom the vault is asked, in the order in which the file is looked through.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Identity {
+pub enum VaultIdentity {
     /// By the federated token of the pod; the environment says which.
     Workload,
     /// As the host.
@@ -46,7 +46,7 @@ pub enum Identity {
 /// The configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConfigurationError {
+pub enum KmsConfigurationError {
     /// It is neither YAML nor JSON. The parser's words may quote a secret, so only the place is
     /// told.
     #[error("line {line}, column {column}: not the YAML or JSON of a cloud configuration")]
@@ -60,30 +60,30 @@ pub enum ConfigurationError {
     #[error("{}", list(problems))]
     Keys {
         /// All of them.
-        problems: Vec<KeyProblem>,
+        problems: Vec<ConfigurationKeyProblem>,
     },
 }
 
 /// What is wrong with a key of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyProblem {
+pub struct ConfigurationKeyProblem {
     /// The key.
     pub key: &'static str,
     /// What is wrong; it repeats no value but that of `cloud`.
     pub problem: String,
 }
 
-impl fmt::Display for KeyProblem {
+impl fmt::Display for ConfigurationKeyProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "`{}`: {}", self.key, self.problem)
     }
 }
 
-fn list(problems: &[KeyProblem]) -> String {
+fn join_problems(problems: &[ConfigurationKeyProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-impl ConfigurationError {
+impl KmsConfigurationError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         "set one of useWorkloadIdentityExtension, useManagedIdentityExtension, aadClientId with aadClientSecret, and aadMSIDataPlaneIdentityPath"
@@ -92,7 +92,7 @@ impl ConfigurationError {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct File {
+struct ConfigurationFile {
     cloud: Option<String>,
     #[serde(rename = "tenantId")]
     tenant: Option<String>,
@@ -114,34 +114,34 @@ struct File {
     data_plane_identity: Option<PathBuf>,
 }
 
-impl Configuration {
+impl KmsConfiguration {
     /// Reads the file's text. Keys that are not known are left alone.
     ///
     /// # Errors
     ///
     /// [`ConfigurationError`] with everything that is wrong with the keys that count.
-    pub fn parse(text: &str) -> Result<Self, ConfigurationError> {
-        let file: Option<File> = serde_saphyr::from_str(text).map_err(|error| {
+    pub fn parse(text: &str) -> Result<Self, KmsConfigurationError> {
+        let file: Option<ConfigurationFile> = serde_saphyr::from_str(text).map_err(|error| {
             let place = error.location();
-            ConfigurationError::Syntax {
+            KmsConfigurationError::Syntax {
                 line: place.map_or(0, |place| place.line()),
                 column: place.map_or(0, |place| place.column()),
             }
         })?;
         let file = file.unwrap_or_default();
         let mut problems = Vec::new();
-        let endpoints = endpoints(&file, &mut problems);
-        let identity = identity(file, &mut problems);
+        let endpoints = find_endpoints(&file, &mut problems);
+        let identity = select_identity(file, &mut problems);
         match (endpoints, identity) {
             (Some(endpoints), Some(identity)) if problems.is_empty() => {
                 Ok(Self { endpoints, identity })
             }
-            _ => Err(ConfigurationError::Keys { problems }),
+            _ => Err(KmsConfigurationError::Keys { problems }),
         }
     }
 }
 
-fn endpoints(file: &File, problems: &mut Vec<KeyProblem>) -> Option<&'static Endpoints> {
+fn find_endpoints(file: &ConfigurationFile, problems: &mut Vec<ConfigurationKeyProblem>) -> Option<&'static CloudEndpoints> {
     let name = file.cloud.as_deref().unwrap_or_default().trim();
     let is_fork_name = name.eq_ignore_ascii_case("AzureGovernmentCloud");
     let cloud =
@@ -153,19 +153,19 @@ fn endpoints(file: &File, problems: &mut Vec<KeyProblem>) -> Option<&'static End
             None => "the endpoints of Azure Stack are not known here".to_owned(),
         },
     };
-    problems.push(KeyProblem { key: "cloud", problem });
+    problems.push(ConfigurationKeyProblem { key: "cloud", problem });
     None
 }
 
 /// The first way that the file opens, as the other plugins look for it.
-fn identity(file: File, problems: &mut Vec<KeyProblem>) -> Option<Identity> {
+fn select_identity(file: ConfigurationFile, problems: &mut Vec<ConfigurationKeyProblem>) -> Option<VaultIdentity> {
     let given = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
     if file.workload_identity == Some(true) {
-        return Some(Identity::Workload);
+        return Some(VaultIdentity::Workload);
     }
     if file.managed_identity == Some(true) {
         let id = file.user_assigned.filter(|id| !id.is_empty());
-        return Some(Identity::ManagedIdentity(id.map(managed_identity_id)));
+        return Some(VaultIdentity::ManagedIdentity(id.map(managed_identity_id)));
     }
     let secret = file.secret.map(SecretText::from).filter(|secret| !secret.is_empty());
     if let (Some(secret), true) = (secret, given(&file.client)) {
@@ -175,14 +175,14 @@ fn identity(file: File, problems: &mut Vec<KeyProblem>) -> Option<Identity> {
     let has_password = password.is_some_and(|password| !password.is_empty());
     if given(&file.certificate) && has_password {
         let problem = "a certificate file with a password is not supported: use aadMSIDataPlaneIdentityPath, which rotates";
-        problems.push(KeyProblem { key: "aadClientCertPath", problem: problem.to_owned() });
+        problems.push(ConfigurationKeyProblem { key: "aadClientCertPath", problem: problem.to_owned() });
         return None;
     }
     if let Some(path) = file.data_plane_identity.filter(|path| !path.as_os_str().is_empty()) {
-        return Some(Identity::CredentialFile(path));
+        return Some(VaultIdentity::CredentialFile(path));
     }
     let problem = "no credentials provided for accessing keyvault".to_owned();
-    problems.push(KeyProblem { key: "aadMSIDataPlaneIdentityPath", problem });
+    problems.push(ConfigurationKeyProblem { key: "aadMSIDataPlaneIdentityPath", problem });
     None
 }
 
@@ -199,10 +199,10 @@ fn client_secret(
     tenant: Option<String>,
     client: Option<String>,
     secret: SecretText,
-    problems: &mut Vec<KeyProblem>,
-) -> Option<Identity> {
+    problems: &mut Vec<ConfigurationKeyProblem>,
+) -> Option<VaultIdentity> {
     let mut refuse = |key, problem: &dyn fmt::Display| {
-        problems.push(KeyProblem { key, problem: problem.to_string() });
+        problems.push(ConfigurationKeyProblem { key, problem: problem.to_string() });
     };
     let tenant: Result<TenantId, _> = tenant.unwrap_or_default().parse();
     let client: Result<ClientId, _> = client.unwrap_or_default().parse();
@@ -213,61 +213,61 @@ fn client_secret(
         refuse("aadClientId", error);
     }
     let (Ok(tenant), Ok(client)) = (tenant, client) else { return None };
-    Some(Identity::ClientSecret { tenant, client, secret })
+    Some(VaultIdentity::ClientSecret { tenant, client, secret })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn way(text: &str) -> String {
-        match Configuration::parse(text) {
-            Ok(Configuration { identity, .. }) => match identity {
-                Identity::Workload => "workload".to_owned(),
-                Identity::ManagedIdentity(id) => format!("managed {id:?}"),
-                Identity::ClientSecret { tenant, client, .. } => {
+    fn identity_summary(text: &str) -> String {
+        match KmsConfiguration::parse(text) {
+            Ok(KmsConfiguration { identity, .. }) => match identity {
+                VaultIdentity::Workload => "workload".to_owned(),
+                VaultIdentity::ManagedIdentity(id) => format!("managed {id:?}"),
+                VaultIdentity::ClientSecret { tenant, client, .. } => {
                     format!("secret {tenant} {client}")
                 }
-                Identity::CredentialFile(path) => format!("file {}", path.display()),
+                VaultIdentity::CredentialFile(path) => format!("file {}", path.display()),
             },
             Err(error) => error.to_string(),
         }
     }
 
     #[test]
-    fn the_first_way_that_the_file_opens_is_taken() {
+    fn first_configured_identity_is_used() {
         let all = "useWorkloadIdentityExtension: true\nuseManagedIdentityExtension: true\naadClientId: c\naadClientSecret: s\ntenantId: t\naadClientCertPath: /c\naadClientCertPassword: p\naadMSIDataPlaneIdentityPath: /f\n";
         let without = |lines: usize| {
             all.lines().skip(lines).chain(["tenantId: t"]).collect::<Vec<_>>().join("\n")
         };
-        assert_eq!(way(all), "workload");
-        assert_eq!(way(&without(1).replacen("\ntenantId: t", "", 1)), "managed None");
-        assert_eq!(way(&without(2).replacen("\ntenantId: t", "", 1)), "secret t c");
+        assert_eq!(identity_summary(all), "workload");
+        assert_eq!(identity_summary(&without(1).replacen("\ntenantId: t", "", 1)), "managed None");
+        assert_eq!(identity_summary(&without(2).replacen("\ntenantId: t", "", 1)), "secret t c");
         let no_secret =
             "aadClientCertPath: /c\naadClientCertPassword: p\naadMSIDataPlaneIdentityPath: /f";
-        assert!(way(no_secret).starts_with("`aadClientCertPath`: "), "{}", way(no_secret));
+        assert!(identity_summary(no_secret).starts_with("`aadClientCertPath`: "), "{}", identity_summary(no_secret));
         let file = "aadClientId: \"\"\naadClientCertPath: \"\"\naadMSIDataPlaneIdentityPath: /f";
-        assert_eq!(way(file), "file /f");
+        assert_eq!(identity_summary(file), "file /f");
     }
 
     #[test]
-    fn the_file_of_a_hosted_control_plane_is_taken_as_it_is() {
+    fn hosted_control_plane_file_is_accepted() {
         let text = r#"{
             "cloud": "AzureUSGovernmentCloud", "tenantId": "t", "useManagedIdentityExtension": false,
             "useWorkloadIdentityExtension": false, "subscriptionID": "s", "aadClientId": "",
             "aadClientCertPath": "", "aadMSIDataPlaneIdentityPath": "/mnt/certs/kms",
             "routeTableName": "", "cloudProviderBackoff": true, "cloudProviderBackoffDuration": 6,
             "useInstanceMetadata": false, "disableOutboundSNAT": true }"#;
-        let read = Configuration::parse(text).unwrap();
+        let read = KmsConfiguration::parse(text).unwrap();
         assert_eq!(read.endpoints.vault_suffix, "vault.usgovcloudapi.net");
-        assert!(matches!(read.identity, Identity::CredentialFile(path) if path.ends_with("kms")));
+        assert!(matches!(read.identity, VaultIdentity::CredentialFile(path) if path.ends_with("kms")));
     }
 
     #[test]
-    fn clouds_are_named_as_by_either_plugin() {
+    fn cloud_names_of_both_plugins_are_accepted() {
         let suffix = |cloud: &str| {
             let text = format!("cloud: '{cloud}'\nuseManagedIdentityExtension: true");
-            Configuration::parse(&text).map(|read| read.endpoints.vault_suffix).ok()
+            KmsConfiguration::parse(&text).map(|read| read.endpoints.vault_suffix).ok()
         };
         for (name, expected) in [
             ("", Some("vault.azure.net")),
@@ -285,23 +285,23 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once_and_no_secret_with_it() {
+    fn all_problems_are_reported_without_secrets() {
         let text = "cloud: Moon\naadClientId: 'a b'\naadClientSecret: planted-4711\ntenantId: ''";
-        let error = Configuration::parse(text).unwrap_err();
+        let error = KmsConfiguration::parse(text).unwrap_err();
         assert_eq!(
             error.to_string(),
             "`cloud`: `Moon` is no cloud; `tenantId`: the id is empty; `aadClientId`: character 2 of the id is not allowed"
         );
         let broken = "aadClientSecret: [planted-4711\ncloud: x";
-        let error = Configuration::parse(broken).unwrap_err();
-        assert!(matches!(error, ConfigurationError::Syntax { .. }));
+        let error = KmsConfiguration::parse(broken).unwrap_err();
+        assert!(matches!(error, KmsConfigurationError::Syntax { .. }));
         assert!(!format!("{error:?} {error}").contains("planted"), "{error:?}");
     }
 
     #[test]
-    fn nothing_opens_nothing() {
+    fn empty_configuration_is_rejected() {
         for text in ["", "{}", "cloud: AzurePublicCloud", "useManagedIdentityExtension: false"] {
-            let told = way(text);
+            let told = identity_summary(text);
             assert!(told.ends_with("no credentials provided for accessing keyvault"), "{told}");
         }
     }
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn an_arm_id_and_a_client_id_both_name_a_managed_identity() {
         let told = |id: &str| {
-            way(&format!("useManagedIdentityExtension: true\nuserAssignedIdentityID: {id}"))
+            identity_summary(&format!("useManagedIdentityExtension: true\nuserAssignedIdentityID: {id}"))
         };
         assert_eq!(told("c-1"), "managed Some(ClientId(\"c-1\"))");
         assert_eq!(told("/subscriptions/s"), "managed Some(ResourceId(\"/subscriptions/s\"))");

@@ -3,17 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-use lanyard_azure::{CoolingCause, Refusal};
+use lanyard_azure::{ThrottleCause, AzureErrorDetails};
 use lanyard_credential::TokenError;
 
-use crate::annotations::SealError;
-use crate::identity::file_hint;
-use crate::layout::LayoutError;
+use crate::annotations::ForeignCiphertextError;
+use crate::identity::credential_file_hint;
+use crate::layout::CiphertextLayoutError;
 
 /// The vault did not do what was asked. No variant holds a value that went to it or came from it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum VaultError {
+pub enum KeyOperationError {
     /// There is no token to ask with.
     #[error("no token for the vault")]
     Token {
@@ -29,40 +29,40 @@ pub enum VaultError {
     },
     /// The vault does not accept the token (401).
     #[error("the vault does not accept the token: {0}")]
-    Unauthorized(VaultReply),
+    Unauthorized(VaultErrorReply),
     /// The key is disabled, expired or not valid yet (403).
     #[error("the key cannot be used: {0}")]
-    Restricted(VaultReply),
+    KeyUnusable(VaultErrorReply),
     /// The identity may not use the key (403).
     #[error("the vault forbids it: {0}")]
-    Forbidden(VaultReply),
+    Forbidden(VaultErrorReply),
     /// There is no such key or version (404).
     #[error("the vault has no such key: {0}")]
-    NotFound(VaultReply),
+    NotFound(VaultErrorReply),
     /// The vault throttles (429).
     #[error("the vault throttles: {reply}")]
     Throttled {
         /// What came back.
-        reply: VaultReply,
+        reply: VaultErrorReply,
         /// For how long it wants to be left alone.
-        wait: Option<Duration>,
+        retry_after: Option<Duration>,
     },
     /// The vault failed (408, 5xx).
     #[error("the vault failed: {reply}")]
     Failed {
         /// What came back.
-        reply: VaultReply,
+        reply: VaultErrorReply,
         /// For how long it wants to be left alone.
-        wait: Option<Duration>,
+        retry_after: Option<Duration>,
     },
     /// The vault refused the request (any other status).
     #[error("the vault refused: {0}")]
-    Refused(VaultReply),
+    Refused(VaultErrorReply),
     /// The vault was not asked, because it is left alone.
     #[error("the vault {because} for another {} s", remaining.as_secs())]
-    LeftAlone {
+    RequestWithheld {
         /// Why.
-        because: CoolingCause,
+        because: ThrottleCause,
         /// For how long.
         remaining: Duration,
     },
@@ -89,7 +89,7 @@ pub enum VaultError {
 
 /// What the vault said when it refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VaultReply {
+pub struct VaultErrorReply {
     /// The HTTP status.
     pub status: u16,
     /// The inner code, or the outer one, or nothing.
@@ -98,7 +98,7 @@ pub struct VaultReply {
     pub message: String,
 }
 
-impl fmt::Display for VaultReply {
+impl fmt::Display for VaultErrorReply {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { status, code, message } = self;
         match code {
@@ -108,12 +108,12 @@ impl fmt::Display for VaultReply {
     }
 }
 
-impl VaultError {
+impl KeyOperationError {
     /// What to do next.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Token { source } => {
-                return file_hint(source).or_else(|| TokenError::of(source)?.hint());
+                return credential_file_hint(source).or_else(|| TokenError::of(source)?.hint());
             }
             Self::TokenTimedOut { .. } => {
                 "check the way to Entra, or to whoever else issues the token: HTTPS_PROXY, DNS, the trusted roots and the rules of egress"
@@ -121,11 +121,11 @@ impl VaultError {
             Self::Unauthorized(_) => {
                 "compare the tenant of the identity with the vault's, and the cloud in the configuration file"
             }
-            Self::Restricted(_) => {
+            Self::KeyUnusable(_) => {
                 "enable this version of the key, or give it another date, until nothing is encrypted with it"
             }
             Self::Forbidden(reply) => {
-                let beside_roles = reply.code.as_deref().and_then(Refusal::hint_beside_roles);
+                let beside_roles = reply.code.as_deref().and_then(AzureErrorDetails::non_role_hint);
                 beside_roles.unwrap_or(
                     "give the identity `Key Vault Crypto User` on the key, or the access policy `encrypt` and `decrypt`, and wait up to 10 minutes",
                 )
@@ -136,10 +136,10 @@ impl VaultError {
             Self::Refused(_) => {
                 "see the code of the vault; the key has to be an RSA key with `encrypt` and `decrypt`"
             }
-            Self::LeftAlone { because: CoolingCause::Busy, .. } => {
+            Self::RequestWithheld { because: ThrottleCause::LocalRateLimit, .. } => {
                 "too many requests wait in this plugin: see who asks the API server for so much at once, and `KMSv1`, which asks for each Secret"
             }
-            Self::Throttled { .. } | Self::LeftAlone { .. } => {
+            Self::Throttled { .. } | Self::RequestWithheld { .. } => {
                 "see who else uses the vault: all its clients share one limit"
             }
             Self::Failed { .. } => "see the state of Key Vault in the region",
@@ -152,14 +152,14 @@ impl VaultError {
     }
 
     /// A word for it, as a label: there are few.
-    pub const fn word(&self) -> &'static str {
+    pub const fn label(&self) -> &'static str {
         match self {
             Self::Token { .. } | Self::TokenTimedOut { .. } => "token",
             Self::Unauthorized(_) => "unauthorized",
-            Self::Restricted(_) => "key-restricted",
+            Self::KeyUnusable(_) => "key-restricted",
             Self::Forbidden(_) => "forbidden",
             Self::NotFound(_) => "not-found",
-            Self::Throttled { .. } | Self::LeftAlone { .. } => "throttled",
+            Self::Throttled { .. } | Self::RequestWithheld { .. } => "throttled",
             Self::Failed { .. } => "vault-failed",
             Self::Refused(_) => "refused",
             Self::Unreachable { .. } => "unreachable",
@@ -170,13 +170,13 @@ impl VaultError {
 
     /// Whether it may pass by itself within a request, and what the vault wants to be waited
     /// for. Encrypting and decrypting change nothing, so both may be asked again whatever broke.
-    pub const fn passes(&self) -> Option<Duration> {
+    pub const fn retry_delay(&self) -> Option<Duration> {
         match self {
-            Self::Throttled { wait, .. } | Self::Failed { wait, .. } => match wait {
+            Self::Throttled { retry_after: wait, .. } | Self::Failed { retry_after: wait, .. } => match wait {
                 Some(wait) => Some(*wait),
                 None => Some(Duration::ZERO),
             },
-            Self::LeftAlone { remaining, .. } => Some(*remaining),
+            Self::RequestWithheld { remaining, .. } => Some(*remaining),
             Self::Unreachable { .. } | Self::TimedOut { .. } => Some(Duration::ZERO),
             _ => None,
         }
@@ -187,19 +187,19 @@ impl VaultError {
 /// other plugins.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PluginError {
+pub enum KmsPluginError {
     /// The ciphertext is not one of this key's.
     #[error(transparent)]
-    Seal(#[from] SealError),
+    ForeignCiphertext(#[from] ForeignCiphertextError),
     /// The ciphertext has no layout that is known; the vault was not asked.
     #[error("failed to decrypt, error")]
-    Layout(#[source] LayoutError),
+    Layout(#[source] CiphertextLayoutError),
     /// The vault did not encrypt.
     #[error("failed to encrypt, error")]
-    Encrypt(#[source] VaultError),
+    Encrypt(#[source] KeyOperationError),
     /// What the vault encrypted is no ciphertext.
     #[error("failed to encrypt, error")]
-    Ciphertext(#[source] LayoutError),
+    Ciphertext(#[source] CiphertextLayoutError),
     /// The vault encrypted with a key of another name.
     #[error(
         "key id initialized does not match with the key id from encryption result, expected: {expected}, got: {got}"
@@ -212,13 +212,13 @@ pub enum PluginError {
     },
     /// The vault did not decrypt.
     #[error("failed to decrypt, error")]
-    Decrypt(#[source] VaultError),
+    Decrypt(#[source] KeyOperationError),
     /// What the vault decrypted is not encoded as it was.
     #[error("failed to base64 decode result, error")]
-    Plaintext(#[source] LayoutError),
+    Plaintext(#[source] CiphertextLayoutError),
     /// The vault decrypted something else than it had encrypted.
     #[error("the vault decrypted something else than it had encrypted")]
-    Mismatch,
+    ProofMismatch,
     /// Somebody else's proof that the key works was waited for, and had no outcome in time.
     #[error(
         "no proof of the key within {} ms: one that began {} ms ago has neither token nor reply",
@@ -233,16 +233,16 @@ pub enum PluginError {
     },
 }
 
-impl PluginError {
+impl KmsPluginError {
     /// What to do next.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Encrypt(error) | Self::Decrypt(error) => return error.hint(),
-            Self::Seal(error) => error.hint(),
+            Self::ForeignCiphertext(error) => error.hint(),
             Self::Layout(_) | Self::Plaintext(_) => {
                 "compare the object's bytes in etcd with a backup: another program wrote them"
             }
-            Self::Ciphertext(_) | Self::Mismatch => {
+            Self::Ciphertext(_) | Self::ProofMismatch => {
                 "check that no gateway answers in the vault's place"
             }
             Self::ProofTimedOut { .. } => {
@@ -256,25 +256,25 @@ impl PluginError {
     }
 
     /// Whether it says no more than that there was too little time.
-    pub(crate) const fn is_of_time(&self) -> bool {
+    pub(crate) const fn is_timeout(&self) -> bool {
         matches!(
             self,
             Self::ProofTimedOut { .. }
-                | Self::Encrypt(VaultError::TimedOut { .. } | VaultError::TokenTimedOut { .. })
-                | Self::Decrypt(VaultError::TimedOut { .. } | VaultError::TokenTimedOut { .. })
+                | Self::Encrypt(KeyOperationError::TimedOut { .. } | KeyOperationError::TokenTimedOut { .. })
+                | Self::Decrypt(KeyOperationError::TimedOut { .. } | KeyOperationError::TokenTimedOut { .. })
         )
     }
 
     /// A word for it, as a label: there are few.
-    pub const fn word(&self) -> &'static str {
+    pub const fn label(&self) -> &'static str {
         match self {
-            Self::Seal(SealError::Key { .. }) => "other-key",
-            Self::Seal(_) => "annotations",
+            Self::ForeignCiphertext(ForeignCiphertextError::Key { .. }) => "other-key",
+            Self::ForeignCiphertext(_) => "annotations",
             Self::Layout(_) => "layout",
-            Self::Encrypt(error) | Self::Decrypt(error) => error.word(),
+            Self::Encrypt(error) | Self::Decrypt(error) => error.label(),
             Self::Ciphertext(_) | Self::Plaintext(_) => "malformed",
             Self::KeyId { .. } => "key-id",
-            Self::Mismatch => "mismatch",
+            Self::ProofMismatch => "mismatch",
             Self::ProofTimedOut { .. } => "timed-out",
         }
     }

@@ -28,7 +28,7 @@ use crate::service::{RUNTIME_NAME, V1_VERSION};
 
 /// What the pages ask.
 #[derive(Debug, Clone)]
-pub struct Health {
+pub struct KmsHealthEndpoints {
     /// Our socket.
     pub socket: PathBuf,
     /// Whether it is ours: the server's gate is in it.
@@ -36,7 +36,7 @@ pub struct Health {
     /// The id of our key.
     pub key_id: String,
     /// How long everything behind one page may take.
-    pub limit: Duration,
+    pub timeout: Duration,
     /// The time.
     pub clock: SharedClock,
 }
@@ -44,15 +44,15 @@ pub struct Health {
 /// The path of the page that asks the process alone.
 pub const LIVE_PATH: &str = "/livez";
 
-impl Health {
+impl KmsHealthEndpoints {
     /// The pages, with the one that proves the key at `path`. Every method is answered, as the other
     /// plugins do.
     pub fn routes(self, path: &str) -> Router {
-        async fn proof(State(health): State<Health>) -> (StatusCode, String) {
-            page(health.within(health.proved()).await)
+        async fn proof(State(health): State<KmsHealthEndpoints>) -> (StatusCode, String) {
+            health_response(health.with_timeout(health.check_key()).await)
         }
-        async fn live(State(health): State<Health>) -> (StatusCode, String) {
-            page(health.within(health.answers()).await)
+        async fn live(State(health): State<KmsHealthEndpoints>) -> (StatusCode, String) {
+            health_response(health.with_timeout(health.check_socket()).await)
         }
         let mut routes = Router::new().route(path, any(proof));
         if path != LIVE_PATH {
@@ -61,22 +61,22 @@ impl Health {
         routes.with_state(self)
     }
 
-    async fn within(&self, check: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    async fn with_timeout(&self, check: impl Future<Output = Result<(), String>>) -> Result<(), String> {
         tokio::select! {
             result = check => result,
-            () = self.clock.sleep(self.limit) => {
-                Err(format!("no answer within {:?}", self.limit))
+            () = self.clock.sleep(self.timeout) => {
+                Err(format!("no answer within {:?}", self.timeout))
             }
         }
     }
 
     /// Whether the process has its socket, and answers on it.
-    async fn answers(&self) -> Result<(), String> {
+    async fn check_socket(&self) -> Result<(), String> {
         let closed: Vec<_> = self.readiness.problems().iter().map(ToString::to_string).collect();
         if !closed.is_empty() {
             return Err(closed.join("; "));
         }
-        let mut client = ClientV1::new(lanyard_grpc::connect(&self.socket));
+        let mut client = ClientV1::new(lanyard_grpc::channel_to_socket(&self.socket));
         let asked = VersionRequest { version: V1_VERSION.to_owned() };
         let told = client.version(asked).await.map_err(|status| status.message().to_owned())?;
         let name = &told.get_ref().runtime_name;
@@ -84,11 +84,11 @@ impl Health {
     }
 
     /// Whether it answers, and the key encrypts and decrypts.
-    async fn proved(&self) -> Result<(), String> {
-        self.answers().await?;
-        let mut client = ClientV2::new(lanyard_grpc::connect(&self.socket));
+    async fn check_key(&self) -> Result<(), String> {
+        self.check_socket().await?;
+        let mut client = ClientV2::new(lanyard_grpc::channel_to_socket(&self.socket));
         let mut request = Request::new(StatusRequest {});
-        request.set_timeout(self.limit);
+        request.set_timeout(self.timeout);
         let told = client.status(request).await.map_err(|status| status.message().to_owned())?;
         let served = &told.get_ref().key_id;
         if *served == self.key_id {
@@ -101,7 +101,7 @@ impl Health {
     }
 }
 
-fn page(result: Result<(), String>) -> (StatusCode, String) {
+fn health_response(result: Result<(), String>) -> (StatusCode, String) {
     match result {
         Ok(()) => (StatusCode::OK, "ok".to_owned()),
         Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, problem),

@@ -14,14 +14,14 @@ use lanyard_credential::{
     ManagedIdentitySettingsError, ManagedIdentityTransport, ReloadingCertificateCredential,
     ReloadingCertificateOptions, TokenTransport,
 };
-use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_vocabulary::cloud::CloudEndpoints;
 use tokio::sync::OnceCell;
 
-use crate::configuration::{Configuration, Identity};
+use crate::configuration::{KmsConfiguration, VaultIdentity};
 
 /// How token endpoints are reached, and what the environment says about the pod's identity.
 #[derive(Debug)]
-pub struct IdentityWays {
+pub struct IdentitySources {
     /// The way to Entra.
     pub entra: TokenTransport,
     /// The way to the metadata service: never through a proxy.
@@ -35,7 +35,7 @@ pub struct IdentityWays {
 /// There can be no credential for the identity.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum IdentityError {
+pub enum VaultIdentityError {
     /// `useWorkloadIdentityExtension`, and the environment does not fit.
     #[error("`useWorkloadIdentityExtension` is set, but there is no identity in the environment")]
     Workload(#[from] FederatedTokenSettingsError),
@@ -47,7 +47,7 @@ pub enum IdentityError {
     Authority(#[from] ParseAuthorityError),
 }
 
-impl IdentityError {
+impl VaultIdentityError {
     /// What to do next.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -64,28 +64,28 @@ impl IdentityError {
 ///
 /// [`IdentityError`] where settings are missing or malformed. A credential file that cannot be read
 /// yet is no error: it is read again with each request for a token, until it can be.
-pub async fn credential(
-    configuration: Configuration,
-    ways: IdentityWays,
-) -> Result<Arc<dyn TokenCredential>, IdentityError> {
-    let Configuration { endpoints, identity } = configuration;
+pub async fn build_credential(
+    configuration: KmsConfiguration,
+    ways: IdentitySources,
+) -> Result<Arc<dyn TokenCredential>, VaultIdentityError> {
+    let KmsConfiguration { endpoints, identity } = configuration;
     Ok(match identity {
-        Identity::Workload => {
-            let settings = in_cloud(ways.workload, endpoints);
+        VaultIdentity::Workload => {
+            let settings = with_cloud_authority(ways.workload, endpoints);
             FederatedTokenCredential::from_settings(settings, ways.entra)?
         }
-        Identity::ManagedIdentity(id) => {
+        VaultIdentity::ManagedIdentity(id) => {
             let mut settings = ManagedIdentitySettings::default();
             settings.identity = id;
             settings.imds_host = ways.managed_identity_host;
-            ManagedIdentityCredential::sharing(settings, &ways.managed_identity)?
+            ManagedIdentityCredential::with_shared_transport(settings, &ways.managed_identity)?
         }
-        Identity::ClientSecret { tenant, client, secret } => {
+        VaultIdentity::ClientSecret { tenant, client, secret } => {
             let authority = endpoints.authority_url().parse()?;
             ClientSecretCredential::new(&tenant, client, &authority, secret, &ways.entra)
         }
-        Identity::CredentialFile(path) => {
-            let file = LateFile { path, entra: ways.entra, opened: OnceCell::new() };
+        VaultIdentity::CredentialFile(path) => {
+            let file = LazyFileCredential { path, entra: ways.entra, opened: OnceCell::new() };
             if let Err(error) = file.open().await {
                 let hint = error.hint();
                 let error: &dyn Error = &error;
@@ -97,7 +97,7 @@ pub async fn credential(
 }
 
 /// The environment's authority, or that of the cloud.
-fn in_cloud(mut settings: FederatedTokenSettings, endpoints: &Endpoints) -> FederatedTokenSettings {
+fn with_cloud_authority(mut settings: FederatedTokenSettings, endpoints: &CloudEndpoints) -> FederatedTokenSettings {
     settings.authority_host.get_or_insert_with(|| endpoints.authority_url());
     settings
 }
@@ -106,13 +106,13 @@ fn in_cloud(mut settings: FederatedTokenSettings, endpoints: &Endpoints) -> Fede
 /// the API server would wait longer for a restart than for the file. From its first good version on
 /// it is followed as ever.
 #[derive(Debug)]
-struct LateFile {
+struct LazyFileCredential {
     path: PathBuf,
     entra: TokenTransport,
     opened: OnceCell<Arc<ReloadingCertificateCredential>>,
 }
 
-impl LateFile {
+impl LazyFileCredential {
     async fn open(&self) -> Result<&Arc<ReloadingCertificateCredential>, LoadError> {
         self.opened
             .get_or_try_init(|| {
@@ -125,7 +125,7 @@ impl LateFile {
 }
 
 #[async_trait]
-impl TokenCredential for LateFile {
+impl TokenCredential for LazyFileCredential {
     async fn get_token(
         &self,
         scopes: &[&str],
@@ -139,7 +139,7 @@ impl TokenCredential for LateFile {
 }
 
 /// What to do about a token that could not be had because of the file.
-pub(crate) fn file_hint(error: &azure_core::Error) -> Option<String> {
+pub(crate) fn credential_file_hint(error: &azure_core::Error) -> Option<String> {
     error.downcast_ref::<LoadError>().map(LoadError::hint)
 }
 
@@ -150,8 +150,8 @@ mod tests {
 
     use super::*;
 
-    fn ways() -> IdentityWays {
-        IdentityWays {
+    fn identity_sources() -> IdentitySources {
+        IdentitySources {
             entra: TokenTransport::default(),
             managed_identity: ManagedIdentityTransport::new(TokenTransportOptions::default())
                 .unwrap(),
@@ -160,29 +160,29 @@ mod tests {
         }
     }
 
-    fn configuration(identity: Identity) -> Configuration {
-        Configuration { endpoints: Cloud::China.endpoints().unwrap(), identity }
+    fn configuration(identity: VaultIdentity) -> KmsConfiguration {
+        KmsConfiguration { endpoints: Cloud::China.endpoints().unwrap(), identity }
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_there_yet_is_told_with_each_request() {
+    async fn missing_credential_file_is_retried_per_request() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kms.json");
-        let identity = Identity::CredentialFile(path.clone());
-        let credential = credential(configuration(identity), ways()).await.unwrap();
+        let identity = VaultIdentity::CredentialFile(path.clone());
+        let credential = build_credential(configuration(identity), identity_sources()).await.unwrap();
         let error = credential.get_token(&["https://vault.azure.cn/.default"], None).await;
         let error = error.unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::Credential);
-        assert!(file_hint(&error).is_some(), "{error:?}");
+        assert!(credential_file_hint(&error).is_some(), "{error:?}");
         std::fs::write(&path, "{}").unwrap();
         let other = credential.get_token(&["https://vault.azure.cn/.default"], None).await;
         assert_ne!(other.unwrap_err().to_string(), error.to_string(), "the file is read again");
     }
 
     #[tokio::test]
-    async fn what_the_environment_lacks_is_named_with_its_key() {
-        let error = credential(configuration(Identity::Workload), ways()).await.unwrap_err();
-        let told = causes(&error);
+    async fn missing_environment_variables_are_named() {
+        let error = build_credential(configuration(VaultIdentity::Workload), identity_sources()).await.unwrap_err();
+        let told = format_error_chain(&error);
         for part in
             ["useWorkloadIdentityExtension", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"]
         {
@@ -192,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn the_authority_is_the_environments_or_the_clouds() {
+    fn authority_comes_from_environment_or_cloud() {
         let endpoints = Cloud::China.endpoints().unwrap();
-        let settings = in_cloud(FederatedTokenSettings::default(), endpoints);
+        let settings = with_cloud_authority(FederatedTokenSettings::default(), endpoints);
         assert_eq!(settings.authority_host.as_deref(), Some("https://login.chinacloudapi.cn/"));
         let mut told = FederatedTokenSettings::default();
         told.authority_host = Some("https://login.example/".to_owned());
-        assert_eq!(in_cloud(told.clone(), endpoints), told);
+        assert_eq!(with_cloud_authority(told.clone(), endpoints), told);
     }
 }

@@ -1,7 +1,7 @@
 //! The one key version that a plugin serves, and its name in etcd.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::{KeyVersion, SecretName, VaultName};
 
 /// Where a key is: in a vault or in a managed HSM.
@@ -16,7 +16,7 @@ pub enum VaultKind {
 
 impl VaultKind {
     /// The DNS suffix in a cloud, without a leading dot.
-    pub const fn suffix(self, endpoints: &Endpoints) -> &'static str {
+    pub const fn suffix(self, endpoints: &CloudEndpoints) -> &'static str {
         match self {
             Self::Vault => endpoints.vault_suffix,
             Self::ManagedHsm => endpoints.managed_hsm_suffix,
@@ -38,7 +38,7 @@ pub struct PinnedKey {
 impl PinnedKey {
     /// The key of these names in a cloud. The case of the names is kept, for it is part of the id.
     pub fn new(
-        endpoints: &Endpoints,
+        endpoints: &CloudEndpoints,
         kind: VaultKind,
         vault: VaultName,
         name: SecretName,
@@ -83,25 +83,25 @@ mod tests {
 
     use super::*;
 
-    fn key(kind: VaultKind, vault: &str, name: &str, version: &str) -> PinnedKey {
+    fn pinned_key(kind: VaultKind, vault: &str, name: &str, version: &str) -> PinnedKey {
         let endpoints = Cloud::Public.endpoints().unwrap();
         let (vault, name) = (vault.parse().unwrap(), name.parse().unwrap());
         PinnedKey::new(endpoints, kind, vault, name, version.parse().unwrap())
     }
 
     #[test]
-    fn the_id_is_that_of_the_other_plugins() {
+    fn key_id_matches_other_plugins() {
         let cases = [
             (
-                key(VaultKind::Vault, "example", "mykey", "ABCD"),
+                pinned_key(VaultKind::Vault, "example", "mykey", "ABCD"),
                 "567d783db3043fe298fe0d9eeedb0029a3815cdd4fe4b059d018c91e6acffe3b",
             ),
             (
-                key(VaultKind::Vault, "test-kms-keyvault", "test-key", "1"),
+                pinned_key(VaultKind::Vault, "test-kms-keyvault", "test-key", "1"),
                 "0183a5c037abb1036e902eaa773f3d85a8a26c8d163b9f6bff4e935b2103a885",
             ),
             (
-                key(VaultKind::ManagedHsm, "testkv", "mykey", "ABCD"),
+                pinned_key(VaultKind::ManagedHsm, "testkv", "mykey", "ABCD"),
                 "074942f554177daa9f5d42031490b35b27ce2304c09cfb5662973167e9fb2b15",
             ),
         ];
@@ -111,20 +111,20 @@ mod tests {
     }
 
     #[test]
-    fn the_case_of_a_name_makes_another_id() {
+    fn key_id_is_case_sensitive() {
         let (one, other) = (
-            key(VaultKind::Vault, "Example", "mykey", "ABCD"),
-            key(VaultKind::Vault, "example", "mykey", "ABCD"),
+            pinned_key(VaultKind::Vault, "Example", "mykey", "ABCD"),
+            pinned_key(VaultKind::Vault, "example", "mykey", "ABCD"),
         );
         assert_eq!(one.url(), "https://Example.vault.azure.net/keys/mykey/ABCD");
         assert_ne!(one.id(), other.id());
     }
 
     #[test]
-    fn tokens_are_for_the_service_that_holds_the_key() {
-        let vault = key(VaultKind::Vault, "kv1", "k", "1");
+    fn token_scope_follows_vault_kind() {
+        let vault = pinned_key(VaultKind::Vault, "kv1", "k", "1");
         assert_eq!(vault.scope(), "https://vault.azure.net/.default");
-        let hsm = key(VaultKind::ManagedHsm, "hsm", "k", "1");
+        let hsm = pinned_key(VaultKind::ManagedHsm, "hsm", "k", "1");
         assert_eq!(hsm.scope(), "https://managedhsm.azure.net/.default");
         assert_eq!(hsm.host(), "hsm.managedhsm.azure.net");
     }

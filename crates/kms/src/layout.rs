@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 /// How a ciphertext is laid out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Layout {
+pub enum CiphertextLayout {
     /// As kubernetes-kms writes it.
     #[default]
     Upstream,
@@ -29,7 +29,7 @@ pub enum Layout {
     OpenShift,
 }
 
-impl fmt::Display for Layout {
+impl fmt::Display for CiphertextLayout {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(match self {
             Self::Upstream => "upstream",
@@ -41,7 +41,7 @@ impl fmt::Display for Layout {
 /// Bytes are not what a layout makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum LayoutError {
+pub enum CiphertextLayoutError {
     /// The ciphertext is none of a key of 2048, 3072 or 4096 bits.
     #[error("a ciphertext of {length} bytes has neither the upstream layout nor that of OpenShift")]
     Ciphertext {
@@ -58,14 +58,14 @@ pub enum LayoutError {
     #[error("the decrypted value is not base64url without padding, as the {layout} layout has it")]
     Plaintext {
         /// The layout.
-        layout: Layout,
+        layout: CiphertextLayout,
     },
 }
 
 /// The lengths of the moduli of RSA keys in vaults, in bytes.
 const MODULI: [usize; 3] = [256, 384, 512];
 
-impl Layout {
+impl CiphertextLayout {
     /// The layout of a ciphertext, by its bytes: annotations are not authenticated, and version 1
     /// has none. Where a length is that of both (512), the alphabet tells: the chance that 512
     /// random bytes are all of its 64 characters is one in 2 to the 1024.
@@ -73,7 +73,7 @@ impl Layout {
     /// # Errors
     ///
     /// [`LayoutError::Ciphertext`] if it is neither.
-    pub fn of_ciphertext(ciphertext: &[u8]) -> Result<Self, LayoutError> {
+    pub fn of_ciphertext(ciphertext: &[u8]) -> Result<Self, CiphertextLayoutError> {
         let length = ciphertext.len();
         let is_text = ciphertext
             .iter()
@@ -83,7 +83,7 @@ impl Layout {
         } else if MODULI.contains(&length) {
             Ok(Self::OpenShift)
         } else {
-            Err(LayoutError::Ciphertext { length })
+            Err(CiphertextLayoutError::Ciphertext { length })
         }
     }
 
@@ -102,8 +102,8 @@ impl Layout {
     ///
     /// [`LayoutError::Value`] if that is no RSA ciphertext: what is kept for years is not taken on
     /// trust.
-    pub fn ciphertext(self, value: &str) -> Result<Vec<u8>, LayoutError> {
-        let problem = || LayoutError::Value { length: value.len() };
+    pub fn ciphertext(self, value: &str) -> Result<Vec<u8>, CiphertextLayoutError> {
+        let problem = || CiphertextLayoutError::Value { length: value.len() };
         let bytes = URL_SAFE_NO_PAD.decode(value).ok();
         let bytes = bytes.filter(|bytes| MODULI.contains(&bytes.len())).ok_or_else(problem)?;
         Ok(match self {
@@ -127,12 +127,12 @@ impl Layout {
     ///
     /// [`LayoutError::Plaintext`] if it is not encoded as the layout says. A stray byte is not
     /// trimmed: nobody knows what it stands for.
-    pub fn plaintext(self, value: &str) -> Result<Zeroizing<Vec<u8>>, LayoutError> {
+    pub fn plaintext(self, value: &str) -> Result<Zeroizing<Vec<u8>>, CiphertextLayoutError> {
         let decode = |text: &[u8]| {
             URL_SAFE_NO_PAD
                 .decode(text)
                 .map(Zeroizing::new)
-                .map_err(|_malformed| LayoutError::Plaintext { layout: self })
+                .map_err(|_malformed| CiphertextLayoutError::Plaintext { layout: self })
         };
         let once = decode(value.as_bytes())?;
         match self {
@@ -153,20 +153,20 @@ mod tests {
 
     use super::*;
 
-    const LAYOUTS: [Layout; 2] = [Layout::Upstream, Layout::OpenShift];
+    const LAYOUTS: [CiphertextLayout; 2] = [CiphertextLayout::Upstream, CiphertextLayout::OpenShift];
 
     #[test]
     fn lengths_are_those_of_the_table() {
         for (modulus, text) in [(256, 342), (384, 512), (512, 683)] {
             let value = URL_SAFE_NO_PAD.encode(vec![0xa5; modulus]);
-            let upstream = Layout::Upstream.ciphertext(&value).unwrap();
-            let openshift = Layout::OpenShift.ciphertext(&value).unwrap();
+            let upstream = CiphertextLayout::Upstream.ciphertext(&value).unwrap();
+            let openshift = CiphertextLayout::OpenShift.ciphertext(&value).unwrap();
             assert_eq!((upstream.len(), openshift.len()), (text, modulus));
         }
     }
 
     #[test]
-    fn a_ciphertext_that_fits_no_layout_is_refused_unread() {
+    fn ciphertext_of_unknown_layout_is_rejected() {
         let text = |length| vec![b'A'; length];
         let padded = |length| [text(length), b"==".to_vec()].concat();
         let mut inside = text(342);
@@ -174,51 +174,51 @@ mod tests {
         let short = vec![0xff; 255];
         for bad in [text(0), text(341), text(343), padded(342), padded(340), inside, short] {
             let length = bad.len();
-            assert_eq!(Layout::of_ciphertext(&bad), Err(LayoutError::Ciphertext { length }));
+            assert_eq!(CiphertextLayout::of_ciphertext(&bad), Err(CiphertextLayoutError::Ciphertext { length }));
         }
     }
 
     #[test]
     fn at_the_length_of_both_layouts_the_alphabet_decides() {
-        assert_eq!(Layout::of_ciphertext(&[b'_'; 512]), Ok(Layout::Upstream));
+        assert_eq!(CiphertextLayout::of_ciphertext(&[b'_'; 512]), Ok(CiphertextLayout::Upstream));
         let mut bytes = [b'_'; 512];
         bytes[511] = b'+';
-        assert_eq!(Layout::of_ciphertext(&bytes), Ok(Layout::OpenShift));
-        assert_eq!(Layout::of_ciphertext(&[b'_'; 256]), Ok(Layout::OpenShift));
+        assert_eq!(CiphertextLayout::of_ciphertext(&bytes), Ok(CiphertextLayout::OpenShift));
+        assert_eq!(CiphertextLayout::of_ciphertext(&[b'_'; 256]), Ok(CiphertextLayout::OpenShift));
     }
 
     #[test]
-    fn a_value_of_the_vault_that_is_no_ciphertext_is_not_kept() {
+    fn invalid_vault_value_is_rejected() {
         let short = URL_SAFE_NO_PAD.encode([7; 255]);
         let padded = format!("{}=", URL_SAFE_NO_PAD.encode([7; 256]));
         for value in ["", "A", &short, &padded] {
             for layout in LAYOUTS {
                 let length = value.len();
-                assert_eq!(layout.ciphertext(value), Err(LayoutError::Value { length }));
+                assert_eq!(layout.ciphertext(value), Err(CiphertextLayoutError::Value { length }));
             }
         }
     }
 
     #[test]
-    fn a_decrypted_value_is_unpadded_as_often_as_the_layout_encodes() {
-        assert_eq!(Layout::Upstream.plaintext("AAEC").unwrap().as_slice(), [0, 1, 2]);
-        assert_eq!(Layout::OpenShift.plaintext("QUFFQw").unwrap().as_slice(), [0, 1, 2]);
+    fn decrypted_value_is_decoded_per_layout() {
+        assert_eq!(CiphertextLayout::Upstream.plaintext("AAEC").unwrap().as_slice(), [0, 1, 2]);
+        assert_eq!(CiphertextLayout::OpenShift.plaintext("QUFFQw").unwrap().as_slice(), [0, 1, 2]);
         for (layout, bad) in [
-            (Layout::Upstream, "AAE="),
-            (Layout::Upstream, "A+/A"),
-            (Layout::OpenShift, "QUFFQw=="),
+            (CiphertextLayout::Upstream, "AAE="),
+            (CiphertextLayout::Upstream, "A+/A"),
+            (CiphertextLayout::OpenShift, "QUFFQw=="),
             // What lies inside is `AAEC` and a zero byte.
-            (Layout::OpenShift, "QUFFQwA"),
+            (CiphertextLayout::OpenShift, "QUFFQwA"),
             // What lies inside is no text.
-            (Layout::OpenShift, "_w"),
+            (CiphertextLayout::OpenShift, "_w"),
         ] {
-            assert_eq!(layout.plaintext(bad), Err(LayoutError::Plaintext { layout }), "{bad}");
+            assert_eq!(layout.plaintext(bad), Err(CiphertextLayoutError::Plaintext { layout }), "{bad}");
         }
     }
 
     proptest! {
         #[test]
-        fn what_one_layout_writes_is_recognised_and_comes_back(
+        fn each_layout_round_trips(
             plaintext in prop::collection::vec(any::<u8>(), 0..447),
             modulus in prop::sample::select(MODULI.to_vec()),
             seed in any::<u8>(),
@@ -231,33 +231,33 @@ mod tests {
                     (0..modulus).map(|at| u8::try_from(at % 251).unwrap() ^ seed).collect();
                 let value = URL_SAFE_NO_PAD.encode(&rsa);
                 let ciphertext = layout.ciphertext(&value).unwrap();
-                prop_assert_eq!(Layout::of_ciphertext(&ciphertext), Ok(layout));
+                prop_assert_eq!(CiphertextLayout::of_ciphertext(&ciphertext), Ok(layout));
                 prop_assert_eq!(layout.decrypt_value(&ciphertext), value);
                 prop_assert!(ciphertext.len() <= 1024, "the API server takes no more");
             }
         }
 
         #[test]
-        fn no_ciphertext_is_taken_for_the_other_layout(
+        fn ciphertext_layout_is_detected_unambiguously(
             rsa in prop::sample::select(MODULI.to_vec())
                 .prop_flat_map(|modulus| prop::collection::vec(any::<u8>(), modulus)),
         ) {
             let value = URL_SAFE_NO_PAD.encode(&rsa);
             for layout in LAYOUTS {
                 let ciphertext = layout.ciphertext(&value).unwrap();
-                prop_assert_eq!(Layout::of_ciphertext(&ciphertext), Ok(layout));
+                prop_assert_eq!(CiphertextLayout::of_ciphertext(&ciphertext), Ok(layout));
             }
         }
 
         #[test]
-        fn any_bytes_are_judged_and_their_layout_reproduces_them(
+        fn detected_layout_reproduces_any_bytes(
             bytes in prop::collection::vec(any::<u8>(), 0..700),
         ) {
-            if let Ok(layout) = Layout::of_ciphertext(&bytes) {
+            if let Ok(layout) = CiphertextLayout::of_ciphertext(&bytes) {
                 let sent = layout.decrypt_value(&bytes);
                 let back = match layout {
-                    Layout::Upstream => sent.into_bytes(),
-                    Layout::OpenShift => URL_SAFE_NO_PAD.decode(sent).unwrap(),
+                    CiphertextLayout::Upstream => sent.into_bytes(),
+                    CiphertextLayout::OpenShift => URL_SAFE_NO_PAD.decode(sent).unwrap(),
                 };
                 prop_assert_eq!(back, bytes);
             }

@@ -16,12 +16,12 @@ use lanyard_telemetry::prometheus_client::registry::Registry;
 /// The numbers of a plugin. Clones count together.
 #[derive(Debug, Clone)]
 pub struct KmsMetrics {
-    requests: Family<RequestLabels, Histogram, fn() -> Histogram>,
+    requests: Family<KmsRequestLabels, Histogram, fn() -> Histogram>,
 }
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Counted {
+pub enum MeasuredOperation {
     /// A request to the vault.
     Encrypt,
     /// A request to the vault.
@@ -36,7 +36,7 @@ pub enum Counted {
     GrpcVersion,
 }
 
-impl Counted {
+impl MeasuredOperation {
     const fn name(self) -> &'static str {
         match self {
             Self::Encrypt => "encrypt",
@@ -50,12 +50,12 @@ impl Counted {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct RequestLabels {
-    operation: Counted,
+struct KmsRequestLabels {
+    operation: MeasuredOperation,
     error: Option<&'static str>,
 }
 
-impl EncodeLabelSet for RequestLabels {
+impl EncodeLabelSet for KmsRequestLabels {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), std::fmt::Error> {
         let status = if self.error.is_some() { "error" } else { "success" };
         let labels = [("operation", Some(self.operation.name())), ("status", Some(status))];
@@ -75,14 +75,14 @@ impl EncodeLabelSet for RequestLabels {
 
 impl Default for KmsMetrics {
     fn default() -> Self {
-        Self { requests: Family::new_with_constructor(|| Histogram::new(SECONDS)) }
+        Self { requests: Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS)) }
     }
 }
 
 impl KmsMetrics {
     /// Counts one; `error` is the word of what went wrong.
-    pub fn count(&self, operation: Counted, took: Duration, error: Option<&'static str>) {
-        let labels = RequestLabels { operation, error };
+    pub fn record(&self, operation: MeasuredOperation, took: Duration, error: Option<&'static str>) {
+        let labels = KmsRequestLabels { operation, error };
         self.requests.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
@@ -95,7 +95,7 @@ impl KmsMetrics {
 
 /// Eleven buckets that grow evenly from 0.1 to 2, as those of the other plugins
 /// (`ExponentialBucketsRange(0.1, 2, 11)`).
-const SECONDS: [f64; 11] = [
+const DURATION_BUCKETS: [f64; 11] = [
     0.1,
     0.134_928_284_767_356_35,
     0.182_056_420_302_608_07,
@@ -116,10 +116,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_the_names_of_the_other_plugins_and_words_for_errors() {
+    fn metrics_use_upstream_names_and_error_labels() {
         let metrics = KmsMetrics::default();
-        metrics.count(Counted::GrpcStatus, Duration::from_millis(150), None);
-        metrics.count(Counted::GrpcEncrypt, Duration::from_secs(3), Some("forbidden"));
+        metrics.record(MeasuredOperation::GrpcStatus, Duration::from_millis(150), None);
+        metrics.record(MeasuredOperation::GrpcEncrypt, Duration::from_secs(3), Some("forbidden"));
         let page = MetricsPage::build(|registry| metrics.register(registry)).render();
         for line in [
             r#"kms_request_count{operation="grpc_status",status="success",otel_scope_name="keyvaultkms"} 1"#,
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn buckets_grow_evenly() {
         let ratio = 20_f64.powf(0.1);
-        for pair in SECONDS.windows(2) {
+        for pair in DURATION_BUCKETS.windows(2) {
             assert!((pair[1] / pair[0] - ratio).abs() < 1e-9, "{pair:?}");
         }
     }

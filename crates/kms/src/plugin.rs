@@ -10,36 +10,36 @@ use std::time::Duration;
 use lanyard_clock::SharedClock;
 use zeroize::Zeroizing;
 
-use self::proof::ProofKeeper;
-use crate::algorithm::Algorithm;
-use crate::annotations::{Annotations, check_seal, desired_annotations};
-use crate::error::{PluginError, VaultError};
+use self::proof::ProofCache;
+use crate::algorithm::KeyAlgorithm;
+use crate::annotations::{CiphertextAnnotations, check_ciphertext_origin, desired_annotations};
+use crate::error::{KmsPluginError, KeyOperationError};
 use crate::key::{PinnedKey, key_id};
-use crate::layout::Layout;
-use crate::metrics::{Counted, KmsMetrics};
+use crate::layout::CiphertextLayout;
+use crate::metrics::{MeasuredOperation, KmsMetrics};
 use crate::retry;
-use crate::vault::{KeyOperation, KeyOperations, KeyResult};
+use crate::vault::{KmsKeyOperation, VaultKeyClient, KeyResult};
 
 /// A ciphertext of version 2 of the KMS API, with what is kept beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sealed {
+pub struct EncryptedValue {
     /// The ciphertext, in one of the two layouts.
     pub ciphertext: Vec<u8>,
     /// The id of the key that encrypted it.
     pub key_id: String,
     /// What is kept beside it.
-    pub annotations: Annotations,
+    pub annotations: CiphertextAnnotations,
 }
 
 /// What a plugin works with.
 #[derive(Debug)]
-pub struct PluginParts {
+pub struct KmsPluginParts {
     /// The key.
     pub key: PinnedKey,
     /// How new ciphertexts are laid out; both layouts are read.
-    pub layout: Layout,
+    pub layout: CiphertextLayout,
     /// Who encrypts and decrypts.
-    pub vault: Arc<dyn KeyOperations>,
+    pub vault: Arc<dyn VaultKeyClient>,
     /// Where requests are counted.
     pub metrics: KmsMetrics,
     /// The time.
@@ -48,19 +48,19 @@ pub struct PluginParts {
 
 /// The plugin of one key version. Clones are the same plugin.
 #[derive(Debug, Clone)]
-pub struct Plugin(Arc<Inner>);
+pub struct KmsPlugin(Arc<KmsPluginInner>);
 
 #[derive(Debug)]
-struct Inner {
-    parts: PluginParts,
-    proof: ProofKeeper,
+struct KmsPluginInner {
+    parts: KmsPluginParts,
+    proof_cache: ProofCache,
 }
 
-impl Plugin {
+impl KmsPlugin {
     /// A plugin that has asked nobody yet.
-    pub fn new(parts: PluginParts) -> Self {
-        let proof = ProofKeeper::new(Arc::clone(&parts.clock));
-        Self(Arc::new(Inner { parts, proof }))
+    pub fn new(parts: KmsPluginParts) -> Self {
+        let proof = ProofCache::new(Arc::clone(&parts.clock));
+        Self(Arc::new(KmsPluginInner { parts, proof_cache: proof }))
     }
 
     /// The key.
@@ -79,12 +79,12 @@ impl Plugin {
     }
 
     /// Encrypts for version 2. Within `given`, what passes by itself is tried again.
-    pub async fn encrypt(&self, plaintext: &[u8], given: Duration) -> Result<Sealed, PluginError> {
-        let (ciphertext, result) = self.encrypted(Algorithm::RsaOaep256, plaintext, given).await?;
-        Ok(Sealed {
+    pub async fn encrypt(&self, plaintext: &[u8], given: Duration) -> Result<EncryptedValue, KmsPluginError> {
+        let (ciphertext, result) = self.encrypt_with_vault(KeyAlgorithm::RsaOaep256, plaintext, given).await?;
+        Ok(EncryptedValue {
             ciphertext,
             key_id: self.key().id().to_owned(),
-            annotations: desired_annotations(self.0.parts.layout, &result.stamps),
+            annotations: desired_annotations(self.0.parts.layout, &result.reply_headers),
         })
     }
 
@@ -92,11 +92,11 @@ impl Plugin {
     /// is refused without asking the vault.
     pub async fn decrypt(
         &self,
-        sealed: &Sealed,
+        sealed: &EncryptedValue,
         given: Duration,
-    ) -> Result<Zeroizing<Vec<u8>>, PluginError> {
-        check_seal(self.key(), &sealed.key_id, &sealed.annotations)?;
-        self.decrypted(Algorithm::RsaOaep256, &sealed.ciphertext, given).await
+    ) -> Result<Zeroizing<Vec<u8>>, KmsPluginError> {
+        check_ciphertext_origin(self.key(), &sealed.key_id, &sealed.annotations)?;
+        self.decrypt_with_vault(KeyAlgorithm::RsaOaep256, &sealed.ciphertext, given).await
     }
 
     /// Encrypts for version 1: the ciphertext is all there is.
@@ -104,8 +104,8 @@ impl Plugin {
         &self,
         plaintext: &[u8],
         given: Duration,
-    ) -> Result<Vec<u8>, PluginError> {
-        let (ciphertext, _) = self.encrypted(Algorithm::Rsa15, plaintext, given).await?;
+    ) -> Result<Vec<u8>, KmsPluginError> {
+        let (ciphertext, _) = self.encrypt_with_vault(KeyAlgorithm::Rsa15, plaintext, given).await?;
         Ok(ciphertext)
     }
 
@@ -114,8 +114,8 @@ impl Plugin {
         &self,
         ciphertext: &[u8],
         given: Duration,
-    ) -> Result<Zeroizing<Vec<u8>>, PluginError> {
-        self.decrypted(Algorithm::Rsa15, ciphertext, given).await
+    ) -> Result<Zeroizing<Vec<u8>>, KmsPluginError> {
+        self.decrypt_with_vault(KeyAlgorithm::Rsa15, ciphertext, given).await
     }
 
     /// Proves that the key encrypts and decrypts, by doing both.
@@ -123,118 +123,118 @@ impl Plugin {
     /// A good proof counts for [`Plugin::PROOF_COUNTS`]; whoever asks while one is made shares it,
     /// good or bad, unless it is bad for want of time and the other one has more. So however many API servers and probes ask, the vault gets two requests in that
     /// time at most.
-    pub async fn prove(&self, given: Duration) -> Result<(), Arc<PluginError>> {
-        self.0.proof.shared(given, |left| self.prove_now(left)).await
+    pub async fn prove(&self, given: Duration) -> Result<(), Arc<KmsPluginError>> {
+        self.0.proof_cache.get_or_prove(given, |left| self.prove_uncached(left)).await
     }
 
     /// How long a good proof counts. API servers ask every 60 s, and probes and their health
     /// requests in between.
-    pub const PROOF_COUNTS: Duration = Duration::from_secs(10);
+    pub const PROOF_VALIDITY: Duration = Duration::from_secs(10);
 
-    async fn prove_now(&self, given: Duration) -> Result<(), PluginError> {
+    async fn prove_uncached(&self, given: Duration) -> Result<(), KmsPluginError> {
         let until = self.clock().monotonic().saturating_add(given);
         let sealed = self.encrypt(HEALTHCHECK, given).await?;
         let left = until.saturating_sub(self.clock().monotonic());
         let plaintext = self.decrypt(&sealed, left).await?;
-        if plaintext.as_slice() == HEALTHCHECK { Ok(()) } else { Err(PluginError::Mismatch) }
+        if plaintext.as_slice() == HEALTHCHECK { Ok(()) } else { Err(KmsPluginError::ProofMismatch) }
     }
 
-    async fn encrypted(
+    async fn encrypt_with_vault(
         &self,
-        algorithm: Algorithm,
+        algorithm: KeyAlgorithm,
         plaintext: &[u8],
         given: Duration,
-    ) -> Result<(Vec<u8>, KeyResult), PluginError> {
+    ) -> Result<(Vec<u8>, KeyResult), KmsPluginError> {
         let layout = self.0.parts.layout;
         let value = layout.encrypt_value(plaintext);
         let result = self
-            .ask(KeyOperation::Encrypt, algorithm, &value, given)
+            .call_with_retries(KmsKeyOperation::Encrypt, algorithm, &value, given)
             .await
-            .map_err(PluginError::Encrypt)?;
+            .map_err(KmsPluginError::Encrypt)?;
         // What is kept under the id of a key that did not encrypt it could never be read again.
         let got = result.kid.as_deref().unwrap_or_default();
         if key_id(got) != self.key().id() {
             let expected = self.key().id().to_owned();
-            return Err(PluginError::KeyId { expected, got: got.to_owned() });
+            return Err(KmsPluginError::KeyId { expected, got: got.to_owned() });
         }
-        let ciphertext = layout.ciphertext(&result.value).map_err(PluginError::Ciphertext)?;
+        let ciphertext = layout.ciphertext(&result.value).map_err(KmsPluginError::Ciphertext)?;
         Ok((ciphertext, result))
     }
 
-    async fn decrypted(
+    async fn decrypt_with_vault(
         &self,
-        algorithm: Algorithm,
+        algorithm: KeyAlgorithm,
         ciphertext: &[u8],
         given: Duration,
-    ) -> Result<Zeroizing<Vec<u8>>, PluginError> {
-        let layout = Layout::of_ciphertext(ciphertext).map_err(PluginError::Layout)?;
+    ) -> Result<Zeroizing<Vec<u8>>, KmsPluginError> {
+        let layout = CiphertextLayout::of_ciphertext(ciphertext).map_err(KmsPluginError::Layout)?;
         let value = layout.decrypt_value(ciphertext);
         let result = self
-            .ask(KeyOperation::Decrypt, algorithm, &value, given)
+            .call_with_retries(KmsKeyOperation::Decrypt, algorithm, &value, given)
             .await
-            .map_err(PluginError::Decrypt)?;
-        layout.plaintext(&result.value).map_err(PluginError::Plaintext)
+            .map_err(KmsPluginError::Decrypt)?;
+        layout.plaintext(&result.value).map_err(KmsPluginError::Plaintext)
     }
 
     /// Asks the vault, again where that may help and there is time.
-    async fn ask(
+    async fn call_with_retries(
         &self,
-        operation: KeyOperation,
-        algorithm: Algorithm,
+        operation: KmsKeyOperation,
+        algorithm: KeyAlgorithm,
         value: &str,
         given: Duration,
-    ) -> Result<KeyResult, VaultError> {
+    ) -> Result<KeyResult, KeyOperationError> {
         let clock = self.clock();
         let until = clock.monotonic().saturating_add(given);
         let mut tries = 0;
         loop {
             let left = until.saturating_sub(clock.monotonic());
-            let error = match self.ask_once(operation, algorithm, value, left).await {
+            let error = match self.call_once(operation, algorithm, value, left).await {
                 Ok(result) => return Ok(result),
                 Err(error) => error,
             };
             tries += 1;
             let left = until.saturating_sub(clock.monotonic());
-            let Some(pause) = retry::pause(tries, &error, left, fastrand::f64()) else {
+            let Some(pause) = retry::retry_delay(tries, &error, left, fastrand::f64()) else {
                 return Err(error);
             };
-            tracing::debug!(tries, word = error.word(), ?pause, "asking the vault again");
+            tracing::debug!(tries, word = error.label(), ?pause, "asking the vault again");
             clock.sleep(pause).await;
         }
     }
 
-    async fn ask_once(
+    async fn call_once(
         &self,
-        operation: KeyOperation,
-        algorithm: Algorithm,
+        operation: KmsKeyOperation,
+        algorithm: KeyAlgorithm,
         value: &str,
         left: Duration,
-    ) -> Result<KeyResult, VaultError> {
-        let Inner { parts: PluginParts { vault, clock, metrics, .. }, .. } = &*self.0;
+    ) -> Result<KeyResult, KeyOperationError> {
+        let KmsPluginInner { parts: KmsPluginParts { vault, clock, metrics, .. }, .. } = &*self.0;
         let began = clock.monotonic();
-        let limit = retry::token_limit(left);
+        let limit = retry::token_timeout(left);
         let token = tokio::select! {
             biased;
-            token = vault.authenticate() => token,
-            () = clock.sleep(limit) => Err(VaultError::TokenTimedOut { after: limit }),
+            token = vault.prepare_token() => token,
+            () = clock.sleep(limit) => Err(KeyOperationError::TokenTimedOut { after: limit }),
         };
         let left = left.saturating_sub(clock.monotonic().saturating_sub(began));
-        let limit = retry::try_limit(left);
+        let limit = retry::attempt_timeout(left);
         let result = if let Err(error) = token {
             Err(error)
         } else {
             tokio::select! {
                 biased;
-                result = vault.operate(operation, algorithm, value) => result,
-                () = clock.sleep(limit) => Err(VaultError::TimedOut { after: limit }),
+                result = vault.run_operation(operation, algorithm, value) => result,
+                () = clock.sleep(limit) => Err(KeyOperationError::TimedOut { after: limit }),
             }
         };
         let counted = match operation {
-            KeyOperation::Encrypt => Counted::Encrypt,
-            KeyOperation::Decrypt => Counted::Decrypt,
+            KmsKeyOperation::Encrypt => MeasuredOperation::Encrypt,
+            KmsKeyOperation::Decrypt => MeasuredOperation::Decrypt,
         };
         let took = clock.monotonic().saturating_sub(began);
-        metrics.count(counted, took, result.as_ref().err().map(VaultError::word));
+        metrics.record(counted, took, result.as_ref().err().map(KeyOperationError::label));
         result
     }
 }

@@ -8,16 +8,16 @@ use std::time::Duration;
 use lanyard_clock::SharedClock;
 use lanyard_grpc::kms_v1beta1::key_management_service_server::KeyManagementServiceServer as ServerV1;
 use lanyard_grpc::kms_v2::key_management_service_server::KeyManagementServiceServer as ServerV2;
-use lanyard_grpc::{Incoming, PrivateSocket, SocketError, SocketFile};
-use lanyard_telemetry::Gate;
+use lanyard_grpc::{IncomingConnections, PrivateSocket, SocketError, SocketFile};
+use lanyard_telemetry::ReadinessGate;
 use lanyard_vocabulary::causes;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
 use tonic::service::Routes;
 use tonic::transport::Server;
 
-use crate::plugin::Plugin;
-use crate::service::{V1, V2};
+use crate::plugin::KmsPlugin;
+use crate::service::{KmsV1Service, KmsV2Service};
 
 /// Serves both versions of the KMS API on one socket, which only the user of the process can open.
 #[derive(Debug)]
@@ -25,9 +25,9 @@ pub struct KmsServer {
     /// The socket. What a dead process left there is replaced; a living one is waited out.
     pub socket: PathBuf,
     /// What is served.
-    pub plugin: Plugin,
+    pub plugin: KmsPlugin,
     /// Open while the socket listens.
-    pub gate: Gate,
+    pub gate: ReadinessGate,
     /// How long calls in flight may take when the end has begun.
     pub drain: Duration,
     /// The time.
@@ -37,7 +37,7 @@ pub struct KmsServer {
 /// The socket could not be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ServeError {
+pub enum KmsServeError {
     /// It could not be made.
     #[error("the socket for the API server cannot be made")]
     Socket(#[from] SocketError),
@@ -52,22 +52,22 @@ pub enum ServeError {
     },
     /// The server broke off.
     #[error("what serves the socket broke off")]
-    Broke(#[from] JoinError),
+    TaskFailed(#[from] JoinError),
 }
 
-impl ServeError {
+impl KmsServeError {
     /// What to do next.
     pub fn hint(&self) -> String {
         match self {
             Self::Socket(error) => error.hint().to_owned(),
-            Self::Ended { .. } | Self::Broke(_) => {
+            Self::Ended { .. } | Self::TaskFailed(_) => {
                 "start it again, and see what the log says before the end".to_owned()
             }
         }
     }
 }
 
-type Serving = JoinHandle<Result<(), tonic::transport::Error>>;
+type KmsServerTask = JoinHandle<Result<(), tonic::transport::Error>>;
 
 impl KmsServer {
     /// Serves until `end` is ready, and then until the calls in flight are answered. A socket that
@@ -77,12 +77,12 @@ impl KmsServer {
     ///
     /// [`ServeError`] where there can be no socket at the path, and where the server ended by
     /// itself.
-    pub async fn run(self, end: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
+    pub async fn run(self, end: impl Future<Output = ()> + Send) -> Result<(), KmsServeError> {
         let mut end = pin!(end);
         let mut had_one = false;
         loop {
             let (incoming, file) = tokio::select! {
-                opened = self.open(had_one) => opened?,
+                opened = self.bind_socket(had_one) => opened?,
                 () = &mut end => return Ok(()),
             };
             let (close, mut serving) = self.serve(incoming);
@@ -90,8 +90,8 @@ impl KmsServer {
             had_one = true;
             let is_end = tokio::select! {
                 () = &mut end => true,
-                () = self.lost(&file) => false,
-                ended = &mut serving => return Err(self.ended(ended?)),
+                () = self.wait_until_socket_removed(&file) => false,
+                ended = &mut serving => return Err(self.ended_error(ended?)),
             };
             // Nobody new comes in; who is in is served.
             drop((file, close));
@@ -106,7 +106,7 @@ impl KmsServer {
 
     /// The socket, as soon as it can be had: an instance that is being replaced still has it. A path
     /// where there was one can have one again; where there was none it is taken for a mistake.
-    async fn open(&self, had_one: bool) -> Result<(Incoming, SocketFile), ServeError> {
+    async fn bind_socket(&self, had_one: bool) -> Result<(IncomingConnections, SocketFile), KmsServeError> {
         let mut told = None;
         loop {
             match PrivateSocket::bind(&self.socket) {
@@ -114,8 +114,8 @@ impl KmsServer {
                     tracing::info!(socket = %self.socket.display(), "listening");
                     return Ok(socket.split());
                 }
-                Err(error) if waits(&error, had_one) => {
-                    let reason = causes(&error);
+                Err(error) if is_bind_retryable(&error, had_one) => {
+                    let reason = format_error_chain(&error);
                     if told.as_ref() != Some(&reason) {
                         tracing::warn!(hint = error.hint(), "{reason}; trying again");
                         self.gate.close(reason.clone());
@@ -124,16 +124,16 @@ impl KmsServer {
                 }
                 Err(error) => return Err(error.into()),
             }
-            self.clock.sleep(LOOK_EVERY).await;
+            self.clock.sleep(SOCKET_POLL_INTERVAL).await;
         }
     }
 
-    fn serve(&self, incoming: Incoming) -> (oneshot::Sender<()>, Serving) {
+    fn serve(&self, incoming: IncomingConnections) -> (oneshot::Sender<()>, KmsServerTask) {
         let routes = Routes::default()
-            .add_service(ServerV2::new(V2(self.plugin.clone())))
-            .add_service(ServerV1::new(V1(self.plugin.clone())));
+            .add_service(ServerV2::new(KmsV2Service(self.plugin.clone())))
+            .add_service(ServerV1::new(KmsV1Service(self.plugin.clone())));
         let (close, closed) = oneshot::channel::<()>();
-        let server = Server::builder().max_concurrent_streams(MOST_STREAMS);
+        let server = Server::builder().max_concurrent_streams(MAX_CONCURRENT_STREAMS);
         let serving = async move {
             let closed = async { drop(closed.await) };
             let mut server = server;
@@ -142,18 +142,18 @@ impl KmsServer {
         (close, tokio::spawn(serving))
     }
 
-    async fn lost(&self, file: &SocketFile) {
+    async fn wait_until_socket_removed(&self, file: &SocketFile) {
         while file.is_in_place() {
-            self.clock.sleep(LOOK_EVERY).await;
+            self.clock.sleep(SOCKET_POLL_INTERVAL).await;
         }
     }
 
-    async fn drain(&self, mut serving: Serving) -> Result<(), ServeError> {
+    async fn drain(&self, mut serving: KmsServerTask) -> Result<(), KmsServeError> {
         tokio::select! {
             biased;
             ended = &mut serving => match ended? {
                 Ok(()) => Ok(()),
-                failed => Err(self.ended(failed)),
+                failed => Err(self.ended_error(failed)),
             },
             () = self.clock.sleep(self.drain) => {
                 tracing::warn!(waited = ?self.drain, "calls in flight are left unanswered");
@@ -163,21 +163,21 @@ impl KmsServer {
         }
     }
 
-    fn ended(&self, ended: Result<(), tonic::transport::Error>) -> ServeError {
-        ServeError::Ended { socket: self.socket.clone(), source: ended.err() }
+    fn ended_error(&self, ended: Result<(), tonic::transport::Error>) -> KmsServeError {
+        KmsServeError::Ended { socket: self.socket.clone(), source: ended.err() }
     }
 }
 
 /// Whether the same path is tried again.
-const fn waits(error: &SocketError, had_one: bool) -> bool {
+const fn is_bind_retryable(error: &SocketError, had_one: bool) -> bool {
     matches!(error, SocketError::InUse { .. }) || (had_one && error.is_transient())
 }
 
 /// How soon a lost socket is noticed, and a taken one tried again.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const SOCKET_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Calls at once on one connection: an API server that begins reads many seeds.
-const MOST_STREAMS: u32 = 512;
+const MAX_CONCURRENT_STREAMS: u32 = 512;
 
 #[cfg(test)]
 mod tests;

@@ -10,18 +10,18 @@ use std::time::Duration;
 use lanyard_vocabulary::causes;
 use tonic::Status;
 
-pub(crate) use self::v1beta1::{RUNTIME_NAME, V1, VERSION as V1_VERSION};
-pub(crate) use self::v2::V2;
-use crate::error::PluginError;
-use crate::metrics::Counted;
-use crate::plugin::Plugin;
+pub(crate) use self::v1beta1::{RUNTIME_NAME, KmsV1Service, VERSION as V1_VERSION};
+pub(crate) use self::v2::KmsV2Service;
+use crate::error::KmsPluginError;
+use crate::metrics::MeasuredOperation;
+use crate::plugin::KmsPlugin;
 
 /// The error for the API server, and a line in the log. The code is the one of the other plugins,
 /// for every error: API servers tell none apart, and the text says more.
-fn refusal(call: &'static str, error: &PluginError) -> Status {
-    let text = causes(error);
+fn error_status(call: &'static str, error: &KmsPluginError) -> Status {
+    let text = format_error_chain(error);
     let source: &dyn Error = error;
-    tracing::warn!(call, word = error.word(), error = source, hint = error.hint(), "refused");
+    tracing::warn!(call, word = error.label(), error = source, hint = error.hint(), "refused");
     match error.hint() {
         Some(hint) => Status::unknown(format!("{text} ({hint})")),
         None => Status::unknown(text),
@@ -29,7 +29,7 @@ fn refusal(call: &'static str, error: &PluginError) -> Status {
 }
 
 /// Counts a call from `began` until now.
-fn count(plugin: &Plugin, counted: Counted, began: Duration, error: Option<&'static str>) {
+fn record_call(plugin: &KmsPlugin, counted: MeasuredOperation, began: Duration, error: Option<&'static str>) {
     let took = plugin.clock().monotonic().saturating_sub(began);
-    plugin.metrics().count(counted, took, error);
+    plugin.metrics().record(counted, took, error);
 }

@@ -8,26 +8,26 @@ use azure_core::credentials::TokenCredential;
 use azure_core::error::ErrorKind;
 use azure_core::http::headers::HeaderName;
 use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawResponse, Request, Url};
-use lanyard_azure::{Authorize, CoolingError, Refusal, Transport};
+use lanyard_azure::{BearerTokenPolicy, ThrottledError, AzureErrorDetails, AzureTransport};
 use lanyard_credential::reply;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::algorithm::Algorithm;
-use crate::annotations::ReplyStamps;
-use crate::error::{VaultError, VaultReply};
+use crate::algorithm::KeyAlgorithm;
+use crate::annotations::VaultReplyHeaders;
+use crate::error::{KeyOperationError, VaultErrorReply};
 use crate::key::PinnedKey;
 
 /// What a key does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum KeyOperation {
+pub enum KmsKeyOperation {
     /// `encrypt`.
     Encrypt,
     /// `decrypt`.
     Decrypt,
 }
 
-impl KeyOperation {
+impl KmsKeyOperation {
     /// The last segment of the path, and the label of metrics.
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ pub struct KeyResult {
     /// The value, as it came.
     pub value: Zeroizing<String>,
     /// What the reply says about itself.
-    pub stamps: ReplyStamps,
+    pub reply_headers: VaultReplyHeaders,
 }
 
 /// The value may be a seed in the clear.
@@ -54,27 +54,27 @@ impl fmt::Debug for KeyResult {
         formatter
             .debug_struct("KeyResult")
             .field("kid", &self.kid)
-            .field("stamps", &self.stamps)
+            .field("stamps", &self.reply_headers)
             .finish_non_exhaustive()
     }
 }
 
 /// Something that encrypts and decrypts with one key version.
 #[async_trait]
-pub trait KeyOperations: fmt::Debug + Send + Sync + 'static {
+pub trait VaultKeyClient: fmt::Debug + Send + Sync + 'static {
     /// Has a token at hand, so that what comes next is between the plugin and the vault alone:
     /// whoever is late is told by name.
-    async fn authenticate(&self) -> Result<(), VaultError> {
+    async fn prepare_token(&self) -> Result<(), KeyOperationError> {
         Ok(())
     }
 
     /// Asks once. Dropping the future gives the request up.
-    async fn operate(
+    async fn run_operation(
         &self,
-        operation: KeyOperation,
-        algorithm: Algorithm,
+        operation: KmsKeyOperation,
+        algorithm: KeyAlgorithm,
         value: &str,
-    ) -> Result<KeyResult, VaultError>;
+    ) -> Result<KeyResult, KeyOperationError>;
 }
 
 /// A key version in a vault on Azure.
@@ -83,7 +83,7 @@ pub trait KeyOperations: fmt::Debug + Send + Sync + 'static {
 /// server waits, repeats. The token is sent unasked: the service is known from the cloud, so that
 /// there is no challenge to be followed elsewhere.
 #[derive(Debug)]
-pub struct VaultKey {
+pub struct KeyVaultKeyClient {
     pipeline: Pipeline,
     url: String,
     /// It keeps its tokens, so the pipeline finds the one that is at hand.
@@ -95,14 +95,14 @@ pub struct VaultKey {
 /// one is served in every cloud.
 const API_VERSION: &str = "7.4";
 
-impl VaultKey {
+impl KeyVaultKeyClient {
     /// A key that is used as `credential`.
     pub fn new(
         key: &PinnedKey,
         credential: Arc<dyn TokenCredential>,
-        transport: &Transport,
+        transport: &AzureTransport,
     ) -> Self {
-        let authorize = Authorize::new(Arc::clone(&credential), key.scope());
+        let authorize = BearerTokenPolicy::new(Arc::clone(&credential), key.scope());
         let pipeline = Pipeline::new(
             option_env!("CARGO_PKG_NAME"),
             option_env!("CARGO_PKG_VERSION"),
@@ -116,36 +116,36 @@ impl VaultKey {
 }
 
 #[derive(Serialize)]
-struct OperationBody<'a> {
+struct KeyOperationBody<'a> {
     alg: &'static str,
     value: &'a str,
 }
 
 #[derive(Deserialize)]
-struct ResultBody {
+struct KeyResultBody {
     kid: Option<String>,
     value: Option<String>,
 }
 
 #[async_trait]
-impl KeyOperations for VaultKey {
-    async fn authenticate(&self) -> Result<(), VaultError> {
+impl VaultKeyClient for KeyVaultKeyClient {
+    async fn prepare_token(&self) -> Result<(), KeyOperationError> {
         let token = self.credential.get_token(&[&self.scope], None).await;
-        token.map(drop).map_err(|source| VaultError::Token { source })
+        token.map(drop).map_err(|source| KeyOperationError::Token { source })
     }
 
-    async fn operate(
+    async fn run_operation(
         &self,
-        operation: KeyOperation,
-        algorithm: Algorithm,
+        operation: KmsKeyOperation,
+        algorithm: KeyAlgorithm,
         value: &str,
-    ) -> Result<KeyResult, VaultError> {
+    ) -> Result<KeyResult, KeyOperationError> {
         let url = format!("{}/{}?api-version={API_VERSION}", self.url, operation.name());
         let url: Url =
-            url.parse().map_err(|_malformed| VaultError::Malformed { problem: "its url" })?;
-        let body = OperationBody { alg: algorithm.name(), value };
+            url.parse().map_err(|_malformed| KeyOperationError::Malformed { problem: "its url" })?;
+        let body = KeyOperationBody { alg: algorithm.name(), value };
         let body = serde_json::to_vec(&body)
-            .map_err(|_unwritable| VaultError::Malformed { problem: "the request" })?;
+            .map_err(|_unwritable| KeyOperationError::Malformed { problem: "the request" })?;
         let mut request = Request::new(url, Method::Post);
         request.insert_header("accept", "application/json");
         request.insert_header("content-type", "application/json");
@@ -153,63 +153,63 @@ impl KeyOperations for VaultKey {
         request.set_body(body);
         let options = PipelineSendOptions { skip_checks: true, ..PipelineSendOptions::default() };
         match self.pipeline.send(&Context::new(), &mut request, Some(options)).await {
-            Ok(response) => read(&response, value),
-            Err(error) => Err(unanswered(error)),
+            Ok(response) => parse_reply(&response, value),
+            Err(error) => Err(transport_error(error)),
         }
     }
 }
 
-fn unanswered(source: azure_core::Error) -> VaultError {
+fn transport_error(source: azure_core::Error) -> KeyOperationError {
     if *source.kind() == ErrorKind::Credential {
-        return VaultError::Token { source };
+        return KeyOperationError::Token { source };
     }
-    match CoolingError::of(&source) {
+    match ThrottledError::of(&source) {
         Some(cooling) => {
-            VaultError::LeftAlone { because: cooling.because, remaining: cooling.remaining }
+            KeyOperationError::RequestWithheld { because: cooling.cause, remaining: cooling.remaining }
         }
-        None => VaultError::Unreachable { source },
+        None => KeyOperationError::Unreachable { source },
     }
 }
 
 /// Reads the reply to a request with this value.
-fn read(response: &RawResponse, value: &str) -> Result<KeyResult, VaultError> {
+fn parse_reply(response: &RawResponse, value: &str) -> Result<KeyResult, KeyOperationError> {
     let status = u16::from(response.status());
     if status != 200 {
-        return Err(refusal(status, response, value));
+        return Err(reply_error(status, response, value));
     }
-    let malformed = |problem| VaultError::Malformed { problem };
-    let body: ResultBody = serde_json::from_slice(response.body())
+    let malformed = |problem| KeyOperationError::Malformed { problem };
+    let body: KeyResultBody = serde_json::from_slice(response.body())
         .map_err(|_quotes_the_value| malformed("it is not the JSON of a key operation"))?;
     let value = body.value.map(Zeroizing::new).ok_or_else(|| malformed("it has no value"))?;
     let header = |name: &'static str| {
         let found = response.headers().get_optional_str(&HeaderName::from_static(name));
         found.unwrap_or_default().to_owned()
     };
-    let stamps = ReplyStamps {
+    let stamps = VaultReplyHeaders {
         date: header("date"),
         request_id: header("x-ms-request-id"),
         region: header("x-ms-keyvault-region"),
     };
-    Ok(KeyResult { kid: body.kid, value, stamps })
+    Ok(KeyResult { kid: body.kid, value, reply_headers: stamps })
 }
 
-fn refusal(status: u16, response: &RawResponse, value: &str) -> VaultError {
+fn reply_error(status: u16, response: &RawResponse, value: &str) -> KeyOperationError {
     // A gateway's page echoes the request, in which a seed looks like a thumbprint.
-    let refusal = Refusal::parse_hiding(response.body(), &[value]);
-    let code = refusal.told_code().map(str::to_owned);
-    let reply = VaultReply { status, code, message: refusal.message };
-    let wait = || reply::retry_after_as_told(response.headers());
+    let refusal = AzureErrorDetails::parse_redacting(response.body(), &[value]);
+    let code = refusal.most_specific_code().map(str::to_owned);
+    let reply = VaultErrorReply { status, code, message: refusal.message };
+    let wait = || reply::retry_after_from_headers(response.headers());
     let is_restricted = |code: &str| {
         matches!(code, "KeyDisabled" | "KeyExpired" | "KeyNotYetValid" | "KeyOperationForbidden")
     };
     match status {
-        401 => VaultError::Unauthorized(reply),
-        403 if reply.code.as_deref().is_some_and(is_restricted) => VaultError::Restricted(reply),
-        403 => VaultError::Forbidden(reply),
-        404 => VaultError::NotFound(reply),
-        429 => VaultError::Throttled { wait: wait(), reply },
-        408 | 500..=599 => VaultError::Failed { wait: wait(), reply },
-        _ => VaultError::Refused(reply),
+        401 => KeyOperationError::Unauthorized(reply),
+        403 if reply.code.as_deref().is_some_and(is_restricted) => KeyOperationError::KeyUnusable(reply),
+        403 => KeyOperationError::Forbidden(reply),
+        404 => KeyOperationError::NotFound(reply),
+        429 => KeyOperationError::Throttled { retry_after: wait(), reply },
+        408 | 500..=599 => KeyOperationError::Failed { retry_after: wait(), reply },
+        _ => KeyOperationError::Refused(reply),
     }
 }
 

@@ -7,7 +7,7 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use crate::UserAgent;
-use crate::connections::Connections;
+use crate::connections::ApiConnections;
 
 /// How the Kubernetes API is reached.
 ///
@@ -37,25 +37,25 @@ impl ApiAccess {
     pub(crate) async fn connections(
         &self,
         user_agent: UserAgent,
-    ) -> Result<Connections, AccessError> {
+    ) -> Result<ApiConnections, AccessError> {
         let mut config = match self {
             Self::InCluster { host, port, service_account } => {
-                in_cluster(host, *port, service_account)?
+                in_cluster_config(host, *port, service_account)?
             }
-            Self::Kubeconfig(path) => of_kubeconfig(path).await?,
+            Self::Kubeconfig(path) => load_kubeconfig(path).await?,
         };
         config.proxy_url = None;
         // Calls have their own deadlines and their own retries, and a watch is silent for minutes.
         config.read_timeout = None;
         config.headers.push((http::header::USER_AGENT, user_agent));
-        Connections::of(&config)
+        ApiConnections::of(&config)
     }
 }
 
 /// How a person reaches a Kubernetes API: as `kubectl` does, through the same files, contexts,
 /// credential plugins and proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PersonalAccess {
+pub struct KubectlAccess {
     /// The kubeconfig files, merged in this order; those that are not there are left out, as
     /// `KUBECONFIG` means it.
     pub files: Vec<PathBuf>,
@@ -63,46 +63,46 @@ pub struct PersonalAccess {
     pub context: Option<String>,
 }
 
-impl PersonalAccess {
+impl KubectlAccess {
     /// The connections, which are opened on the first request, and the namespace of the context.
     pub(crate) async fn connections(
         &self,
         user_agent: UserAgent,
-    ) -> Result<(Connections, String), AccessError> {
-        let mut config = self.load().await?;
+    ) -> Result<(ApiConnections, String), AccessError> {
+        let mut config = self.load_config().await?;
         let namespace = config.default_namespace.clone();
         config.headers.push((http::header::USER_AGENT, user_agent));
         if config.proxy_url.is_none() {
-            return Ok((Connections::of(&config)?, namespace));
+            return Ok((ApiConnections::of(&config)?, namespace));
         }
         config.default_retry = false;
         let client = Client::try_from(config)
             .map_err(|source| AccessError::Client { source: Box::new(source) })?;
-        Ok((Connections::shared(client), namespace))
+        Ok((ApiConnections::with_client(client), namespace))
     }
 
     /// Reads the files: the server, its proxy, the user and the namespace of the context.
-    async fn load(&self) -> Result<Config, AccessError> {
+    async fn load_config(&self) -> Result<Config, AccessError> {
         let mut merged: Option<Kubeconfig> = None;
         let mut read_from = self.files.first();
         for path in self.files.iter().filter(|path| path.exists()) {
-            let read = Kubeconfig::read_from(path).map_err(refused(path))?;
+            let read = Kubeconfig::read_from(path).map_err(kubeconfig_error(path))?;
             merged = Some(match merged {
                 None => {
                     read_from = Some(path);
                     read
                 }
-                Some(before) => before.merge(read).map_err(refused(path))?,
+                Some(before) => before.merge(read).map_err(kubeconfig_error(path))?,
             });
         }
         let (Some(kubeconfig), Some(path)) = (merged, read_from) else {
             return Err(AccessError::NoKubeconfig { paths: self.files.clone() });
         };
-        let proxy = proxy_of(&kubeconfig, self.context.as_deref()).map(str::to_owned);
+        let proxy = kubeconfig_proxy(&kubeconfig, self.context.as_deref()).map(str::to_owned);
         let options =
             KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let mut config = config.map_err(refused(path))?;
+        let mut config = config.map_err(kubeconfig_error(path))?;
         // As kubectl does: the file's proxy is for this server, whatever `NO_PROXY` says, and the
         // environment's knows no server on loopback.
         if let Some(proxy) = proxy {
@@ -186,12 +186,12 @@ impl AccessError {
     }
 }
 
-fn in_cluster(host: &str, port: u16, service_account: &Path) -> Result<Config, AccessError> {
+fn in_cluster_config(host: &str, port: u16, service_account: &Path) -> Result<Config, AccessError> {
     let token = service_account.join("token");
     if !token.is_file() {
         return Err(AccessError::NoServiceAccount { path: service_account.to_owned() });
     }
-    let address = address_of(host, port);
+    let address = server_url(host, port);
     let url = address.parse().map_err(|source| AccessError::Address { address, source })?;
     let mut config = Config::new(url);
     config.root_cert_file = Some(service_account.join("ca.crt"));
@@ -200,14 +200,14 @@ fn in_cluster(host: &str, port: u16, service_account: &Path) -> Result<Config, A
     Ok(config)
 }
 
-async fn of_kubeconfig(path: &Path) -> Result<Config, AccessError> {
-    let kubeconfig = Kubeconfig::read_from(path).map_err(refused(path))?;
+async fn load_kubeconfig(path: &Path) -> Result<Config, AccessError> {
+    let kubeconfig = Kubeconfig::read_from(path).map_err(kubeconfig_error(path))?;
     let options = KubeConfigOptions::default();
-    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(refused(path))
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(kubeconfig_error(path))
 }
 
 /// The proxy that the file itself names.
-fn proxy_of<'a>(kubeconfig: &'a Kubeconfig, context: Option<&str>) -> Option<&'a str> {
+fn kubeconfig_proxy<'a>(kubeconfig: &'a Kubeconfig, context: Option<&str>) -> Option<&'a str> {
     let context = context.or(kubeconfig.current_context.as_deref());
     let context = kubeconfig.contexts.iter().find(|it| Some(&*it.name) == context)?;
     let cluster = &context.context.as_ref()?.cluster;
@@ -221,16 +221,16 @@ fn is_loopback(host: &str) -> bool {
     bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn refused(path: &Path) -> impl FnOnce(KubeconfigError) -> AccessError {
+fn kubeconfig_error(path: &Path) -> impl FnOnce(KubeconfigError) -> AccessError {
     |source| AccessError::Kubeconfig { path: path.to_owned(), source: Box::new(source) }
 }
 
-fn list(paths: &[PathBuf]) -> String {
+fn join_paths(paths: &[PathBuf]) -> String {
     let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     if paths.is_empty() { "none was named".to_owned() } else { paths.join(", ") }
 }
 
-fn address_of(host: &str, port: u16) -> String {
+fn server_url(host: &str, port: u16) -> String {
     match host.parse() {
         Ok(IpAddr::V6(address)) => format!("https://[{address}]:{port}"),
         _ => format!("https://{host}:{port}"),

@@ -9,8 +9,8 @@ use lanyard_clock::SharedClock;
 use lanyard_vocabulary::causes;
 
 use crate::UserAgent;
-use crate::access::{AccessError, ApiAccess, PersonalAccess};
-use crate::connections::{Connections, WatchConnection};
+use crate::access::{AccessError, ApiAccess, KubectlAccess};
+use crate::connections::{ApiConnections, WatchConnection};
 
 /// The Kubernetes API. Clones share the connections.
 ///
@@ -18,7 +18,7 @@ use crate::connections::{Connections, WatchConnection};
 /// says when to wait, and that is obeyed.
 #[derive(Clone)]
 pub struct KubernetesApi {
-    connections: Connections,
+    connections: ApiConnections,
     clock: SharedClock,
 }
 
@@ -42,8 +42,8 @@ impl KubernetesApi {
     /// # Errors
     ///
     /// Where the files make no client.
-    pub async fn connect_as_person(
-        access: &PersonalAccess,
+    pub async fn connect_as_kubectl(
+        access: &KubectlAccess,
         user_agent: UserAgent,
         clock: SharedClock,
     ) -> Result<(Self, String), AccessError> {
@@ -52,8 +52,8 @@ impl KubernetesApi {
     }
 
     /// The API behind a client. Its own retries, timeouts and rate limits should be off.
-    pub fn of_client(client: Client, clock: SharedClock) -> Self {
-        Self { connections: Connections::shared(client), clock }
+    pub fn from_client(client: Client, clock: SharedClock) -> Self {
+        Self { connections: ApiConnections::with_client(client), clock }
     }
 
     /// The client for whatever is over soon.
@@ -76,9 +76,9 @@ impl KubernetesApi {
     /// # Errors
     ///
     /// What came back last.
-    pub async fn find<T, F, Fut>(
+    pub async fn call_optional<T, F, Fut>(
         &self,
-        patience: Patience,
+        patience: ApiRetryPolicy,
         action: impl fmt::Display,
         read: F,
     ) -> Result<Option<T>, ApiError>
@@ -88,7 +88,7 @@ impl KubernetesApi {
     {
         match self.call(patience, action, read).await {
             Ok(object) => Ok(Some(object)),
-            Err(error) if error.is_absence() => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -100,7 +100,7 @@ impl KubernetesApi {
     /// What came back last.
     pub async fn call<T, F, Fut>(
         &self,
-        patience: Patience,
+        patience: ApiRetryPolicy,
         action: impl fmt::Display,
         make: F,
     ) -> Result<T, ApiError>
@@ -110,29 +110,29 @@ impl KubernetesApi {
     {
         let mut failures = 0;
         loop {
-            let error = match self.within(patience.deadline, make()).await {
+            let error = match self.with_timeout(patience.attempt_timeout, make()).await {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(error)) => ApiError::of(&error, &action),
                 None => {
                     let action = action.to_string();
-                    ApiError::TimedOut { action, deadline: patience.deadline }
+                    ApiError::TimedOut { action, deadline: patience.attempt_timeout }
                 }
             };
             failures += 1;
             let asked = error.retry_after();
             // Nobody waits here for so long: the error says until when, and whoever asked comes then.
-            let is_long = asked.is_some_and(|asked| asked > LONGEST_PAUSE);
-            if failures >= patience.tries || !error.is_transient() || is_long {
+            let is_long = asked.is_some_and(|asked| asked > MAX_RETRY_DELAY);
+            if failures >= patience.attempts || !error.is_transient() || is_long {
                 return Err(error);
             }
-            let pause = backoff(failures, FIRST_PAUSE, LONGEST_PAUSE, fastrand::f64());
+            let pause = backoff(failures, MIN_RETRY_DELAY, MAX_RETRY_DELAY, fastrand::f64());
             let pause = asked.unwrap_or(pause);
             self.clock.sleep(pause).await;
         }
     }
 
     /// What a future comes to, if it does in time.
-    pub async fn within<T>(
+    pub async fn with_timeout<T>(
         &self,
         deadline: Duration,
         future: impl Future<Output = T>,
@@ -152,20 +152,20 @@ impl fmt::Debug for KubernetesApi {
 
 /// How long a caller waits for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct ApiRetryPolicy {
     /// How long one try may take.
-    pub deadline: Duration,
+    pub attempt_timeout: Duration,
     /// How many tries there are.
-    pub tries: u32,
+    pub attempts: u32,
 }
 
-impl Patience {
+impl ApiRetryPolicy {
     /// Where nothing can go on without the answer.
-    pub const USUAL: Self = Self { deadline: Duration::from_secs(10), tries: 3 };
+    pub const STANDARD: Self = Self { attempt_timeout: Duration::from_secs(10), attempts: 3 };
     /// Where somebody tries again anyway.
-    pub const ONE_TRY: Self = Self { deadline: Duration::from_secs(10), tries: 1 };
+    pub const SINGLE_ATTEMPT: Self = Self { attempt_timeout: Duration::from_secs(10), attempts: 1 };
     /// Where something good enough is at hand.
-    pub const LITTLE: Self = Self { deadline: Duration::from_secs(2), tries: 1 };
+    pub const SHORT: Self = Self { attempt_timeout: Duration::from_secs(2), attempts: 1 };
 }
 
 /// The pause after so many failures: from `first` on, each time twice as long, `longest` at most,
@@ -213,7 +213,7 @@ pub enum ApiError {
     },
     /// The namespace is being deleted, and takes nothing new.
     #[error("could not {action}: {message}")]
-    NamespaceEnds {
+    NamespaceTerminating {
         /// What was tried.
         action: String,
         /// What it said.
@@ -270,7 +270,7 @@ impl ApiError {
                 "let one of the two write these fields: stop the other manager, or take what it set \
                  off its configuration"
             }
-            Self::NamespaceEnds { .. } => {
+            Self::NamespaceTerminating { .. } => {
                 "wait until the namespace is gone; if it stays, see its status for what holds it"
             }
             Self::Refused { .. } => "see the message, and the health of the Kubernetes API",
@@ -285,14 +285,14 @@ impl ApiError {
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
-            Self::NamespaceEnds { .. } | Self::Unreached { .. } | Self::TimedOut { .. } => true,
+            Self::NamespaceTerminating { .. } | Self::Unreached { .. } | Self::TimedOut { .. } => true,
             Self::Conflict { .. } | Self::NotServed { .. } | Self::Unreadable { .. } => false,
         }
     }
 
     /// The status with which the API refuses until somebody does something: nobody serves that, or
     /// not to us. Nothing for what may pass by itself.
-    pub const fn refusal(&self) -> Option<u16> {
+    pub const fn refusal_status(&self) -> Option<u16> {
         match self {
             Self::NotServed { .. } => Some(404),
             Self::Refused { status: status @ (401 | 403 | 404 | 405), .. } => Some(*status),
@@ -301,12 +301,12 @@ impl ApiError {
     }
 
     /// Whether there is no such object.
-    pub const fn is_absence(&self) -> bool {
+    pub const fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status: 404, .. })
     }
 
     /// Whether the version to go on from is too old to be known.
-    pub const fn is_expiry(&self) -> bool {
+    pub const fn is_expired(&self) -> bool {
         matches!(self, Self::Refused { status: 410, .. })
     }
 
@@ -328,7 +328,7 @@ impl ApiError {
                 let problem = format!("{:?}, line {}", source.classify(), source.line());
                 Self::Unreadable { action, problem }
             }
-            other => Self::Unreached { action, problem: causes(other) },
+            other => Self::Unreached { action, problem: format_error_chain(other) },
         }
     }
 
@@ -339,12 +339,12 @@ impl ApiError {
         if status.code == 404 && !names_object {
             return Self::NotServed { action, message: status.message.clone() };
         }
-        let conflicts = conflicts_of(status);
+        let conflicts = field_conflicts(status);
         if !conflicts.is_empty() {
             return Self::Conflict { action, conflicts };
         }
         if has_cause(status, "NamespaceTerminating") {
-            return Self::NamespaceEnds { action, message: status.message.clone() };
+            return Self::NamespaceTerminating { action, message: status.message.clone() };
         }
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         Self::Refused {
@@ -363,7 +363,7 @@ fn has_cause(status: &kube::core::Status, reason: &str) -> bool {
 }
 
 /// The causes of a status that says that server-side apply met other managers.
-fn conflicts_of(status: &kube::core::Status) -> Vec<FieldConflict> {
+fn field_conflicts(status: &kube::core::Status) -> Vec<FieldConflict> {
     let causes = status.details.as_ref().map(|details| details.causes.as_slice());
     let mut conflicts: Vec<_> = causes
         .unwrap_or_default()
@@ -381,7 +381,7 @@ fn conflicts_of(status: &kube::core::Status) -> Vec<FieldConflict> {
 }
 
 /// `.spec.a and .spec.b belong to x`, for each manager.
-fn told(conflicts: &[FieldConflict]) -> String {
+fn describe_conflicts(conflicts: &[FieldConflict]) -> String {
     let managers = conflicts.chunk_by(|one, other| one.manager == other.manager);
     let told = managers.map(|of_one| {
         let fields: Vec<_> = of_one.iter().map(|conflict| conflict.field.as_str()).collect();
@@ -391,12 +391,12 @@ fn told(conflicts: &[FieldConflict]) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-fn comma(reason: &str) -> String {
+fn reason_suffix(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(", {reason}") }
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(200);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
@@ -404,7 +404,7 @@ mod tests {
 
     use super::*;
 
-    fn refused(code: u16, retry_after_seconds: u32) -> ApiError {
+    fn status_error(code: u16, retry_after_seconds: u32) -> ApiError {
         let details = serde_json::json!({"retryAfterSeconds": retry_after_seconds});
         let status = Status {
             code,
@@ -417,14 +417,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_was_tried_and_what_came_back() {
-        let error = refused(403, 0);
+    fn error_shows_action_and_server_message() {
+        let error = status_error(403, 0);
         assert_eq!(error.to_string(), "could not read x: no (HTTP 403, Forbidden)");
         assert!(error.hint().contains("ClusterRole"));
     }
 
     #[test]
-    fn a_kind_that_is_not_served_is_no_object_that_is_missing() {
+    fn unserved_kind_is_not_a_missing_object() {
         let status = |details: serde_json::Value| Status {
             code: 404,
             message: "404 page not found".to_owned(),
@@ -434,11 +434,11 @@ mod tests {
         let of = |status: Status| ApiError::of(&kube::Error::Api(Box::new(status)), "read x");
         for details in [serde_json::Value::Null, serde_json::json!({})] {
             let error = of(status(details));
-            assert!(matches!(error, ApiError::NotServed { .. }) && !error.is_absence(), "{error}");
+            assert!(matches!(error, ApiError::NotServed { .. }) && !error.is_not_found(), "{error}");
             assert!(error.hint().contains("CRDs") && !error.is_transient());
         }
         let details = serde_json::json!({"name": "x", "kind": "secretproviderclasses"});
-        assert!(of(status(details)).is_absence());
+        assert!(of(status(details)).is_not_found());
     }
 
     #[test]
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_ends_is_no_right_that_is_missing() {
+    fn terminating_namespace_is_not_missing_permission() {
         let details = serde_json::json!({"name": "x", "kind": "secrets", "causes": [{
             "reason": "NamespaceTerminating",
             "message": "namespace clusters-harbour is being terminated",
@@ -491,17 +491,17 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_heal_by_itself_is_tried_again() {
+    fn only_transient_statuses_are_retried() {
         let transient = [408, 429, 500, 502, 503, 504];
         for code in [400, 401, 403, 404, 409, 410, 422].into_iter().chain(transient) {
-            assert_eq!(refused(code, 0).is_transient(), transient.contains(&code), "{code}");
+            assert_eq!(status_error(code, 0).is_transient(), transient.contains(&code), "{code}");
         }
-        assert_eq!(refused(429, 7).retry_after(), Some(Duration::from_secs(7)));
-        assert_eq!(refused(429, 0).retry_after(), None);
+        assert_eq!(status_error(429, 7).retry_after(), Some(Duration::from_secs(7)));
+        assert_eq!(status_error(429, 0).retry_after(), None);
     }
 
     #[test]
-    fn an_answer_that_cannot_be_read_is_not_repeated() {
+    fn unreadable_response_is_not_quoted_or_retried() {
         let source = serde_json::from_str::<u8>("\"planted-secret\"").unwrap_err();
         let error = ApiError::of(&kube::Error::SerdeError(source), "read x");
         assert!(!error.to_string().contains("planted"), "{error}");
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_to_a_limit_and_chance_only_shortens_them() {
+    fn backoff_grows_to_limit_and_jitter_shortens() {
         let (first, longest) = (Duration::from_millis(200), Duration::from_secs(5));
         let pause = |failures, chance| backoff(failures, first, longest, chance).as_millis();
         assert_eq!([1, 2, 3, 4].map(|n| pause(n, 0.0)), [200, 400, 800, 1600]);

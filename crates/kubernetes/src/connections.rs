@@ -26,7 +26,7 @@ use crate::access::AccessError;
 
 /// Clients of one API server, each with a connection of its own.
 #[derive(Clone)]
-pub(crate) struct Connections {
+pub(crate) struct ApiConnections {
     calls: Client,
     watches: Arc<[WatchConnection]>,
 }
@@ -34,12 +34,12 @@ pub(crate) struct Connections {
 /// A connection that several watches share.
 pub struct WatchConnection {
     client: Client,
-    opening: Mutex<()>,
+    dial_lock: Mutex<()>,
 }
 
 impl WatchConnection {
     const fn of(client: Client) -> Self {
-        Self { client, opening: Mutex::const_new(()) }
+        Self { client, dial_lock: Mutex::const_new(()) }
     }
 
     /// The client that asks over it.
@@ -49,8 +49,8 @@ impl WatchConnection {
 
     /// Begins one watch after the other: only when the first has its connection, others can share
     /// it. Who begins while there is none dials for itself.
-    pub async fn begin<T>(&self, watch: impl Future<Output = T>) -> T {
-        let _turn = self.opening.lock().await;
+    pub async fn start<T>(&self, watch: impl Future<Output = T>) -> T {
+        let _turn = self.dial_lock.lock().await;
         watch.await
     }
 }
@@ -61,16 +61,16 @@ impl fmt::Debug for WatchConnection {
     }
 }
 
-impl Connections {
+impl ApiConnections {
     /// Connections that are opened when something is asked.
     pub(crate) fn of(config: &Config) -> Result<Self, AccessError> {
-        let watch = || client(config, PINGS_OF_WATCHES).map(WatchConnection::of);
-        let watches: Result<Vec<_>, _> = (0..FOR_WATCHES).map(|_| watch()).collect();
-        Ok(Self { calls: client(config, PINGS_OF_CALLS)?, watches: watches?.into() })
+        let watch = || build_client(config, WATCH_KEEP_ALIVE).map(WatchConnection::of);
+        let watches: Result<Vec<_>, _> = (0..WATCH_CONNECTIONS).map(|_| watch()).collect();
+        Ok(Self { calls: build_client(config, CALL_KEEP_ALIVE)?, watches: watches?.into() })
     }
 
     /// Everything goes through this client.
-    pub(crate) fn shared(client: Client) -> Self {
+    pub(crate) fn with_client(client: Client) -> Self {
         Self { watches: Arc::from([WatchConnection::of(client.clone())]), calls: client }
     }
 
@@ -91,12 +91,12 @@ impl Connections {
 
 /// How a connection is seen to be dead.
 #[derive(Debug, Clone, Copy)]
-struct Pings {
-    every: Duration,
+struct KeepAliveSettings {
+    interval: Duration,
     timeout: Duration,
 }
 
-fn client(config: &Config, pings: Pings) -> Result<Client, AccessError> {
+fn build_client(config: &Config, pings: KeepAliveSettings) -> Result<Client, AccessError> {
     let refused = |source: kube::Error| AccessError::Client { source: Box::new(source) };
     let mut http = HttpConnector::new();
     http.enforce_http(false);
@@ -117,14 +117,14 @@ fn client(config: &Config, pings: Pings) -> Result<Client, AccessError> {
         .timer(TokioTimer::new())
         // It counts from the last beginning, and a watch outlives it.
         .pool_idle_timeout(None)
-        .http2_keep_alive_interval(pings.every)
+        .http2_keep_alive_interval(pings.interval)
         .http2_keep_alive_timeout(pings.timeout)
         .build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(refused)?)
         .layer(config.extra_headers_layer().map_err(refused)?)
-        .and_then(throttle::tell_retry_after)
+        .and_then(throttle::copy_retry_after)
         .map_err(BoxError::from)
         .service(client);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
@@ -133,16 +133,16 @@ fn client(config: &Config, pings: Pings) -> Result<Client, AccessError> {
 /// How many connections watches are spread over. An API server allows a hundred streams on each
 /// (k8s.io/apiserver `secure_serving.go`), what is beyond waits without a word, and a node has at
 /// most some hundred pods, each of which may be in a namespace of its own.
-const FOR_WATCHES: usize = 4;
+const WATCH_CONNECTIONS: usize = 4;
 
 /// Silence is ordinary on a watch, so a dead connection shows by its pings alone. Both times are
 /// client-go's.
-const PINGS_OF_WATCHES: Pings =
-    Pings { every: Duration::from_secs(30), timeout: Duration::from_secs(15) };
+const WATCH_KEEP_ALIVE: KeepAliveSettings =
+    KeepAliveSettings { interval: Duration::from_secs(30), timeout: Duration::from_secs(15) };
 /// A call that gets no answer must find its connection dead before its time is up, so that its next
 /// try has another one.
-const PINGS_OF_CALLS: Pings =
-    Pings { every: Duration::from_secs(4), timeout: Duration::from_secs(4) };
+const CALL_KEEP_ALIVE: KeepAliveSettings =
+    KeepAliveSettings { interval: Duration::from_secs(4), timeout: Duration::from_secs(4) };
 
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,7 @@ mod watch;
 /// Who asks, as the API server's logs tell it: `<program>/<version>`.
 pub use http::HeaderValue as UserAgent;
 
-pub use access::{AccessError, ApiAccess, PersonalAccess};
-pub use call::{ApiError, FieldConflict, KubernetesApi, Patience, backoff};
+pub use access::{AccessError, ApiAccess, KubectlAccess};
+pub use call::{ApiError, FieldConflict, KubernetesApi, ApiRetryPolicy, backoff};
 pub use connections::WatchConnection;
-pub use watch::{Seen, Watch, typed};
+pub use watch::{WatchUpdate, ResourceWatch, with_type_meta};

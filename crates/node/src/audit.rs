@@ -15,7 +15,7 @@
 mod chain;
 mod event;
 mod output;
-mod recent;
+mod recent_events;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -30,14 +30,14 @@ use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 
 pub use chain::{ChainBreak, ChainSummary, is_trail_line, verify_chain};
-pub use event::{AuditEvent, AuditRecord, Judgement, ObjectRead, ReadBy};
+pub use event::{AuditEvent, AuditRecord, AuditVerdict, ObjectRead, ReadRequester};
 
 use output::LineOutput;
-use recent::Recent;
-use writer::{Message, Writer};
+use recent_events::RecentAuditEvents;
+use writer::{AuditWriterMessage, AuditWriter};
 
 /// How many lines wait for a file that cannot be written.
-pub const WAITING_LINES: usize = 4096;
+pub const MAX_PENDING_LINES: usize = 4096;
 
 /// Where the trail goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,33 +78,33 @@ impl AuditError {
 
 /// The trail, as those see it who add to it. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct AuditTrail(Option<Arc<Shared>>);
+pub struct AuditTrail(Option<Arc<AuditTrailShared>>);
 
 #[derive(Debug)]
-struct Shared {
+struct AuditTrailShared {
     clock: SharedClock,
     /// What is written, or will be.
-    recent: Arc<Mutex<Recent>>,
-    queue: Option<SyncSender<Message>>,
+    recent: Arc<Mutex<RecentAuditEvents>>,
+    queue: Option<SyncSender<AuditWriterMessage>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     /// How many events found the queue full since the last one that did not.
-    overflown: Mutex<u64>,
+    dropped_events: Mutex<u64>,
 }
 
 impl AuditTrail {
     /// A trail without lines, which only knows what is new: for whoever says it in another place.
-    pub fn unwritten(clock: SharedClock) -> Self {
-        Self(Some(Arc::new(Shared {
+    pub fn without_output(clock: SharedClock) -> Self {
+        Self(Some(Arc::new(AuditTrailShared {
             clock,
             recent: Arc::default(),
             queue: None,
             writer: Mutex::default(),
-            overflown: Mutex::new(0),
+            dropped_events: Mutex::new(0),
         })))
     }
 
     /// A trail that goes nowhere, to which everything is new.
-    pub const fn nowhere() -> Self {
+    pub const fn disabled() -> Self {
         Self(None)
     }
 
@@ -112,28 +112,28 @@ impl AuditTrail {
     ///
     /// # Errors
     /// If the file cannot be opened: whoever asks for a trail does not want to run without it.
-    pub fn begin(sink: &AuditSink, clock: SharedClock) -> Result<Self, AuditError> {
-        let (output, chain) = output::open(sink)?;
-        Self::over(output, chain, clock).map_err(AuditError::Thread)
+    pub fn open(sink: &AuditSink, clock: SharedClock) -> Result<Self, AuditError> {
+        let (output, chain) = output::open_output(sink)?;
+        Self::with_output(output, chain, clock).map_err(AuditError::Thread)
     }
 
-    fn over(
+    fn with_output(
         output: Box<dyn LineOutput>,
-        chain: chain::Chain,
+        chain: chain::HashChain,
         clock: SharedClock,
     ) -> Result<Self, std::io::Error> {
-        let (queue, messages): (_, Receiver<Message>) = sync_channel(WAITING_LINES);
+        let (queue, messages): (_, Receiver<AuditWriterMessage>) = sync_channel(MAX_PENDING_LINES);
         let recent = Arc::default();
-        let mut writer = Writer::new(output, chain, Arc::clone(&recent));
+        let mut writer = AuditWriter::new(output, chain, Arc::clone(&recent));
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || writer.run(&messages))?;
-        let trail = Self(Some(Arc::new(Shared {
+        let trail = Self(Some(Arc::new(AuditTrailShared {
             clock,
             recent,
             queue: Some(queue),
             writer: Mutex::new(Some(thread)),
-            overflown: Mutex::new(0),
+            dropped_events: Mutex::new(0),
         })));
         trail.record(AuditEvent::Started { version: env!("CARGO_PKG_VERSION").to_owned() });
         Ok(trail)
@@ -142,7 +142,7 @@ impl AuditTrail {
     /// Adds an event, unless the same one was added a while ago. Never waits. Whether it is new.
     pub fn record(&self, event: AuditEvent) -> bool {
         let Some(shared) = &self.0 else { return true };
-        if event.may_repeat() || shared.recent.lock().insert(&event) {
+        if event.is_never_deduplicated() || shared.recent.lock().insert(&event) {
             shared.send(event);
             return true;
         }
@@ -153,18 +153,18 @@ impl AuditTrail {
     /// seconds at most: a disk that hangs keeps no process from its end. Blocks the thread.
     pub fn flush(&self) {
         if let Some(shared) = &self.0
-            && !shared.flush(LONGEST_FLUSH)
+            && !shared.flush(FLUSH_TIMEOUT)
         {
             tracing::error!("the audit trail is not written in time; its last lines may be lost");
         }
     }
 }
 
-impl Shared {
+impl AuditTrailShared {
     fn send(&self, event: AuditEvent) {
         let Some(queue) = &self.queue else { return };
-        let mut overflown = self.overflown.lock();
-        let message = Message::Event {
+        let mut overflown = self.dropped_events.lock();
+        let message = AuditWriterMessage::Event {
             time: self.clock.now(),
             event: Box::new(event),
             lost_before: *overflown,
@@ -172,7 +172,7 @@ impl Shared {
         match queue.try_send(message) {
             Ok(()) => *overflown = 0,
             Err(TrySendError::Full(lost) | TrySendError::Disconnected(lost)) => {
-                if let Message::Event { event, .. } = lost {
+                if let AuditWriterMessage::Event { event, .. } = lost {
                     // It is new again when it comes again.
                     self.recent.lock().remove(&event);
                 }
@@ -185,12 +185,12 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl AuditTrailShared {
     /// Whether the writer has done what it could within `limit`.
     fn flush(&self, limit: Duration) -> bool {
         let Some(queue) = self.queue.clone() else { return true };
         let (done, wait) = sync_channel(1);
-        match queue.try_send(Message::Flush(done)) {
+        match queue.try_send(AuditWriterMessage::Flush(done)) {
             Ok(()) => {}
             Err(TrySendError::Full(message)) => {
                 let asking = std::thread::Builder::new().name("audit-flush".to_owned());
@@ -207,12 +207,12 @@ impl Shared {
 }
 
 /// How long the last lines are waited for.
-const LONGEST_FLUSH: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Drop for Shared {
+impl Drop for AuditTrailShared {
     /// Writes what is left, unless the file hangs.
     fn drop(&mut self) {
-        let is_flushed = self.flush(LONGEST_FLUSH);
+        let is_flushed = self.flush(FLUSH_TIMEOUT);
         drop(self.queue.take());
         if let Some(writer) = self.writer.lock().take()
             && is_flushed

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use lanyard_api::SecretProviderClass;
 use lanyard_vocabulary::OutcomeCode;
 
-use crate::budget::Amount;
+use crate::memory_limit::ByteAmount;
 
 /// The source of each SecretProviderClass that a volume names.
 #[async_trait]
@@ -80,9 +80,9 @@ impl ClassError {
 
 /// Classes in memory.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryClasses(BTreeMap<(String, String), Arc<SecretProviderClass>>);
+pub struct InMemoryClassSource(BTreeMap<(String, String), Arc<SecretProviderClass>>);
 
-impl MemoryClasses {
+impl InMemoryClassSource {
     /// The classes by their namespace and name.
     pub fn new(classes: impl IntoIterator<Item = SecretProviderClass>) -> Self {
         let key = |class: &SecretProviderClass| {
@@ -97,7 +97,7 @@ impl MemoryClasses {
 }
 
 #[async_trait]
-impl ClassSource for MemoryClasses {
+impl ClassSource for InMemoryClassSource {
     async fn class(
         &self,
         namespace: &str,

@@ -16,16 +16,16 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlag
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
-use crate::budget::Usage;
-use crate::fuse::Fuse;
-use crate::step::Step;
+use crate::memory_limit::TmpfsUsage;
+use crate::fail_point::FailPoint;
+use crate::volume_step::Step;
 
 /// A system call on a volume failed.
 #[derive(Debug, thiserror::Error)]
 #[error("could not {operation} {}", path.display())]
-pub struct DiskError {
+pub struct VolumeDiskError {
     /// What was tried.
-    pub operation: Operation,
+    pub operation: DiskOperation,
     /// On what.
     pub path: PathBuf,
     /// What came back.
@@ -33,7 +33,7 @@ pub struct DiskError {
     pub source: io::Error,
 }
 
-impl DiskError {
+impl VolumeDiskError {
     /// What to do next, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self.source.kind() {
@@ -44,7 +44,7 @@ impl DiskError {
                 "the volume's own directory must be writable; only the pods' mounts of it are \
                  read-only",
             ),
-            io::ErrorKind::PermissionDenied if self.operation == Operation::ChangeOwner => Some(
+            io::ErrorKind::PermissionDenied if self.operation == DiskOperation::ChangeOwner => Some(
                 "giving a file to a group that is not one's own needs CAP_CHOWN: run as root, \
                  or leave out the group",
             ),
@@ -70,7 +70,7 @@ impl DiskError {
 /// What was done to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Operation {
+pub enum DiskOperation {
     /// Open it.
     Open,
     /// List it.
@@ -97,7 +97,7 @@ pub enum Operation {
     Sync,
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for DiskOperation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(match self {
             Self::Open => "open",
@@ -118,16 +118,16 @@ impl fmt::Display for Operation {
 
 /// An open directory. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Directory {
+pub(crate) struct OpenDirectory {
     file: Arc<File>,
     path: PathBuf,
-    fuse: Fuse,
+    fail_point: FailPoint,
 }
 
 /// What stands under a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Occupant {
-    Link(OsString),
+pub(crate) enum DirectoryEntryKind {
+    Symlink(OsString),
     Directory,
     /// A regular file, or something stranger.
     File,
@@ -135,37 +135,37 @@ pub(crate) enum Occupant {
 
 /// Permission bits and group of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Attributes {
+pub(crate) struct FileAttributes {
     pub(crate) mode: u32,
     pub(crate) gid: u32,
 }
 
 /// What becomes of the content of a file that is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Content {
+enum RemovedContent {
     Truncated,
-    Left,
+    LeftIntact,
 }
 
-impl Directory {
-    pub(crate) fn open(path: &Path, fuse: Fuse) -> Result<Self, DiskError> {
-        let file = fs::open(path, DIRECTORY, Mode::empty())
-            .map_err(|errno| failure(Operation::Open, path, errno))?;
-        Ok(Self::of(file, path, fuse))
+impl OpenDirectory {
+    pub(crate) fn open(path: &Path, fuse: FailPoint) -> Result<Self, VolumeDiskError> {
+        let file = fs::open(path, DIRECTORY_OPEN_FLAGS, Mode::empty())
+            .map_err(|errno| disk_error(DiskOperation::Open, path, errno))?;
+        Ok(Self::from_fd(file, path, fuse))
     }
 
     /// The directory that is open as `file`; `path` is where messages say that it is.
-    pub(crate) fn of(file: OwnedFd, path: &Path, fuse: Fuse) -> Self {
-        Self { file: Arc::new(file.into()), path: path.to_owned(), fuse }
+    pub(crate) fn from_fd(file: OwnedFd, path: &Path, fail_point: FailPoint) -> Self {
+        Self { file: Arc::new(file.into()), path: path.to_owned(), fail_point }
     }
 
-    pub(crate) fn fuse(&self) -> Fuse {
-        self.fuse.clone()
+    pub(crate) fn fail_point(&self) -> FailPoint {
+        self.fail_point.clone()
     }
 
     /// Stands right before a step of the publisher.
-    pub(crate) fn reach(&self, step: Step) {
-        self.fuse.reach(step);
+    pub(crate) fn reach_step(&self, step: Step) {
+        self.fail_point.reach_step(step);
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -173,49 +173,49 @@ impl Directory {
     }
 
     /// The device that the directory is on, as the mount table writes it.
-    pub(crate) fn device(&self) -> Result<String, DiskError> {
+    pub(crate) fn device(&self) -> Result<String, VolumeDiskError> {
         let stat =
-            fs::fstat(&*self.file).map_err(|errno| failure(Operation::Read, &self.path, errno))?;
+            fs::fstat(&*self.file).map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
         Ok(format!("{}:{}", fs::major(stat.st_dev), fs::minor(stat.st_dev)))
     }
 
     /// What the file system of the directory holds.
-    pub(crate) fn usage(&self) -> Result<Usage, DiskError> {
+    pub(crate) fn usage(&self) -> Result<TmpfsUsage, VolumeDiskError> {
         let stat = fs::fstatvfs(&*self.file)
-            .map_err(|errno| failure(Operation::Read, &self.path, errno))?;
-        Ok(Usage::of(&stat))
+            .map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
+        Ok(TmpfsUsage::of(&stat))
     }
 
-    pub(crate) fn open_child(&self, name: &OsStr) -> Result<Self, DiskError> {
-        let file = fs::openat(&*self.file, name, DIRECTORY, Mode::empty())
-            .map_err(|errno| self.failure(Operation::Open, name, errno))?;
+    pub(crate) fn open_child(&self, name: &OsStr) -> Result<Self, VolumeDiskError> {
+        let file = fs::openat(&*self.file, name, DIRECTORY_OPEN_FLAGS, Mode::empty())
+            .map_err(|errno| self.error_at(DiskOperation::Open, name, errno))?;
         let path = self.path.join(name);
-        Ok(Self { file: Arc::new(file.into()), path, fuse: self.fuse.clone() })
+        Ok(Self { file: Arc::new(file.into()), path, fail_point: self.fail_point.clone() })
     }
 
     /// The directory `name`, unless something is mounted on it: what is removed is ours alone.
-    fn open_inside(&self, name: &OsStr) -> Result<Self, DiskError> {
+    fn open_child_same_mount(&self, name: &OsStr) -> Result<Self, VolumeDiskError> {
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-        match fs::openat2(&*self.file, name, DIRECTORY, Mode::empty(), within) {
-            Ok(file) => Ok(Self::of(file, &self.path.join(name), self.fuse.clone())),
+        match fs::openat2(&*self.file, name, DIRECTORY_OPEN_FLAGS, Mode::empty(), within) {
+            Ok(file) => Ok(Self::from_fd(file, &self.path.join(name), self.fail_point.clone())),
             // Linux before 5.6: for plain volumes; the node plugin needs 5.8 anyway.
             Err(Errno::NOSYS) => self.open_child(name),
-            Err(errno) => Err(self.failure(Operation::Open, name, errno)),
+            Err(errno) => Err(self.error_at(DiskOperation::Open, name, errno)),
         }
     }
 
     /// The directory under `name`, if there is one that can be opened as such.
-    pub(crate) fn find_child(&self, name: &OsStr) -> Result<Option<Self>, DiskError> {
+    pub(crate) fn find_child(&self, name: &OsStr) -> Result<Option<Self>, VolumeDiskError> {
         match self.open_child(name) {
             Ok(child) => Ok(Some(child)),
-            Err(error) if is_absence(&error.source) => Ok(None),
+            Err(error) if is_not_found(&error.source) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// The names in the directory and what stands under them, in no order.
-    pub(crate) fn list(&self) -> Result<Vec<(OsString, Occupant)>, DiskError> {
-        let failed = |errno| failure(Operation::List, &self.path, errno);
+    pub(crate) fn list(&self) -> Result<Vec<(OsString, DirectoryEntryKind)>, VolumeDiskError> {
+        let failed = |errno| disk_error(DiskOperation::List, &self.path, errno);
         let mut entries = Vec::new();
         for entry in fs::Dir::read_from(&*self.file).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -223,60 +223,60 @@ impl Directory {
             if name == "." || name == ".." {
                 continue;
             }
-            if let Some(occupant) = self.occupant(name, entry.file_type())? {
+            if let Some(occupant) = self.entry_kind(name, entry.file_type())? {
                 entries.push((name.to_owned(), occupant));
             }
         }
         Ok(entries)
     }
 
-    fn occupant(&self, name: &OsStr, told: FileType) -> Result<Option<Occupant>, DiskError> {
+    fn entry_kind(&self, name: &OsStr, told: FileType) -> Result<Option<DirectoryEntryKind>, VolumeDiskError> {
         // Some file systems do not tell the type while listing.
         let kind = match told {
             FileType::Unknown => match fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode),
                 Err(Errno::NOENT) => return Ok(None),
-                Err(errno) => return Err(self.failure(Operation::List, name, errno)),
+                Err(errno) => return Err(self.error_at(DiskOperation::List, name, errno)),
             },
             told => told,
         };
         Ok(match kind {
-            FileType::Symlink => self.read_link(name)?.map(Occupant::Link),
-            FileType::Directory => Some(Occupant::Directory),
-            _ => Some(Occupant::File),
+            FileType::Symlink => self.read_link(name)?.map(DirectoryEntryKind::Symlink),
+            FileType::Directory => Some(DirectoryEntryKind::Directory),
+            _ => Some(DirectoryEntryKind::File),
         })
     }
 
     /// The target of the link `name`; nothing where no link stands under the name.
-    pub(crate) fn read_link(&self, name: &OsStr) -> Result<Option<OsString>, DiskError> {
+    pub(crate) fn read_link(&self, name: &OsStr) -> Result<Option<OsString>, VolumeDiskError> {
         match fs::readlinkat(&*self.file, name, Vec::new()) {
             Ok(target) => Ok(Some(OsString::from_vec(target.into_bytes()))),
             Err(Errno::NOENT | Errno::INVAL) => Ok(None),
-            Err(errno) => Err(self.failure(Operation::Read, name, errno)),
+            Err(errno) => Err(self.error_at(DiskOperation::Read, name, errno)),
         }
     }
 
-    pub(crate) fn attributes(&self, name: &OsStr) -> Result<Attributes, DiskError> {
+    pub(crate) fn attributes(&self, name: &OsStr) -> Result<FileAttributes, VolumeDiskError> {
         let stat = fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|errno| self.failure(Operation::Read, name, errno))?;
-        Ok(Attributes { mode: stat.st_mode & PERMISSIONS, gid: stat.st_gid })
+            .map_err(|errno| self.error_at(DiskOperation::Read, name, errno))?;
+        Ok(FileAttributes { mode: stat.st_mode & PERMISSION_BITS, gid: stat.st_gid })
     }
 
-    pub(crate) fn len(&self, name: &OsStr) -> Result<u64, DiskError> {
+    pub(crate) fn len(&self, name: &OsStr) -> Result<u64, VolumeDiskError> {
         let stat = fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|errno| self.failure(Operation::Read, name, errno))?;
+            .map_err(|errno| self.error_at(DiskOperation::Read, name, errno))?;
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
     /// Whether the file `name` holds exactly `content`. What is read is wiped.
-    pub(crate) fn holds(&self, name: &OsStr, content: &[u8]) -> Result<bool, DiskError> {
-        let mut file = match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE, Mode::empty()) {
+    pub(crate) fn content_equals(&self, name: &OsStr, content: &[u8]) -> Result<bool, VolumeDiskError> {
+        let mut file = match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE_OPEN_FLAGS, Mode::empty()) {
             Ok(file) => File::from(file),
             // A file that its own owner may not read can only be written anew.
             Err(Errno::ACCESS) => return Ok(false),
-            Err(errno) => return Err(self.failure(Operation::Open, name, errno)),
+            Err(errno) => return Err(self.error_at(DiskOperation::Open, name, errno)),
         };
-        let failed = |source| self.failure(Operation::Read, name, source);
+        let failed = |source| self.error_at(DiskOperation::Read, name, source);
         let length = file.metadata().map_err(failed)?.len();
         if usize::try_from(length).ok() != Some(content.len()) {
             return Ok(false);
@@ -298,13 +298,13 @@ impl Directory {
         &self,
         name: &OsStr,
         longest: u64,
-    ) -> Result<Option<Vec<u8>>, DiskError> {
-        let file = match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE, Mode::empty()) {
+    ) -> Result<Option<Vec<u8>>, VolumeDiskError> {
+        let file = match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE_OPEN_FLAGS, Mode::empty()) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
-            Err(errno) => return Err(self.failure(Operation::Open, name, errno)),
+            Err(errno) => return Err(self.error_at(DiskOperation::Open, name, errno)),
         };
-        let failed = |source| self.failure(Operation::Read, name, source);
+        let failed = |source| self.error_at(DiskOperation::Read, name, source);
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() || metadata.len() > longest {
             return Ok(None);
@@ -317,10 +317,10 @@ impl Directory {
     }
 
     /// Gives the directory itself these attributes, if it has others.
-    pub(crate) fn settle_attributes(&self, attributes: Attributes) -> Result<(), DiskError> {
+    pub(crate) fn ensure_attributes(&self, attributes: FileAttributes) -> Result<(), VolumeDiskError> {
         let stat =
-            fs::fstat(&*self.file).map_err(|errno| failure(Operation::Read, &self.path, errno))?;
-        let found = Attributes { mode: stat.st_mode & PERMISSIONS, gid: stat.st_gid };
+            fs::fstat(&*self.file).map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
+        let found = FileAttributes { mode: stat.st_mode & PERMISSION_BITS, gid: stat.st_gid };
         if found == attributes {
             return Ok(());
         }
@@ -328,14 +328,14 @@ impl Directory {
     }
 
     /// Creates the directory `name`, readable by all whatever the umask is.
-    pub(crate) fn create_child(&self, name: &OsStr) -> Result<Self, DiskError> {
-        self.step(Operation::Create, name)?;
+    pub(crate) fn create_child(&self, name: &OsStr) -> Result<Self, VolumeDiskError> {
+        self.check_fail_point(DiskOperation::Create, name)?;
         fs::mkdirat(&*self.file, name, Mode::from_raw_mode(DIRECTORY_MODE))
-            .map_err(|errno| self.failure(Operation::Create, name, errno))?;
+            .map_err(|errno| self.error_at(DiskOperation::Create, name, errno))?;
         let child = self.open_child(name)?;
-        self.step(Operation::ChangeMode, name)?;
+        self.check_fail_point(DiskOperation::ChangeMode, name)?;
         fs::fchmod(&child.file, Mode::from_raw_mode(DIRECTORY_MODE))
-            .map_err(|errno| self.failure(Operation::ChangeMode, name, errno))?;
+            .map_err(|errno| self.error_at(DiskOperation::ChangeMode, name, errno))?;
         Ok(child)
     }
 
@@ -344,27 +344,27 @@ impl Directory {
         &self,
         name: &OsStr,
         content: &[u8],
-        attributes: Attributes,
-    ) -> Result<(), DiskError> {
-        self.step(Operation::Create, name)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | SAFE;
+        attributes: FileAttributes,
+    ) -> Result<(), VolumeDiskError> {
+        self.check_fail_point(DiskOperation::Create, name)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | SAFE_OPEN_FLAGS;
         let file = fs::openat(&*self.file, name, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|errno| self.failure(Operation::Create, name, errno))?;
+            .map_err(|errno| self.error_at(DiskOperation::Create, name, errno))?;
         let mut file = File::from(file);
-        self.step(Operation::Write, name)?;
-        file.write_all(content).map_err(|error| self.failure(Operation::Write, name, error))?;
+        self.check_fail_point(DiskOperation::Write, name)?;
+        file.write_all(content).map_err(|error| self.error_at(DiskOperation::Write, name, error))?;
         self.apply_attributes(&file, name, attributes)?;
-        self.step(Operation::Sync, name)?;
-        file.sync_all().map_err(|error| self.failure(Operation::Sync, name, error))
+        self.check_fail_point(DiskOperation::Sync, name)?;
+        file.sync_all().map_err(|error| self.error_at(DiskOperation::Sync, name, error))
     }
 
     /// Gives the file `name` other permission bits or another group.
     pub(crate) fn change_attributes(
         &self,
         name: &OsStr,
-        attributes: Attributes,
-    ) -> Result<(), DiskError> {
-        let file = self.open_granted(name, OFlags::RDONLY)?;
+        attributes: FileAttributes,
+    ) -> Result<(), VolumeDiskError> {
+        let file = self.open_with_owner_access(name, OFlags::RDONLY)?;
         self.apply_attributes(&file, name, attributes)
     }
 
@@ -373,140 +373,140 @@ impl Directory {
         &self,
         file: &File,
         name: &OsStr,
-        attributes: Attributes,
-    ) -> Result<(), DiskError> {
-        let metadata = fs::fstat(file).map_err(|e| self.failure(Operation::Read, name, e))?;
+        attributes: FileAttributes,
+    ) -> Result<(), VolumeDiskError> {
+        let metadata = fs::fstat(file).map_err(|e| self.error_at(DiskOperation::Read, name, e))?;
         if metadata.st_gid != attributes.gid {
-            self.step(Operation::ChangeOwner, name)?;
+            self.check_fail_point(DiskOperation::ChangeOwner, name)?;
             fs::fchown(file, None, Some(fs::Gid::from_raw(attributes.gid)))
-                .map_err(|errno| self.failure(Operation::ChangeOwner, name, errno))?;
+                .map_err(|errno| self.error_at(DiskOperation::ChangeOwner, name, errno))?;
         }
-        self.step(Operation::ChangeMode, name)?;
+        self.check_fail_point(DiskOperation::ChangeMode, name)?;
         fs::fchmod(file, Mode::from_raw_mode(attributes.mode))
-            .map_err(|errno| self.failure(Operation::ChangeMode, name, errno))
+            .map_err(|errno| self.error_at(DiskOperation::ChangeMode, name, errno))
     }
 
     /// Writes into the file `name` without changing it, so that whoever watches it is told of a
     /// write: the first byte over itself, or the length zero over the length zero.
-    pub(crate) fn poke_file(&self, name: &OsStr) -> Result<(), DiskError> {
-        let file = self.open_granted(name, OFlags::RDWR)?;
+    pub(crate) fn touch_file(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
+        let file = self.open_with_owner_access(name, OFlags::RDWR)?;
         let mut first = Zeroizing::new([0; 1]);
         let count = rustix::io::pread(&file, &mut *first, 0)
-            .map_err(|errno| self.failure(Operation::Read, name, errno))?;
-        self.step(Operation::Write, name)?;
+            .map_err(|errno| self.error_at(DiskOperation::Read, name, errno))?;
+        self.check_fail_point(DiskOperation::Write, name)?;
         if count == 0 {
-            fs::ftruncate(&file, 0).map_err(|e| self.failure(Operation::Truncate, name, e))
+            fs::ftruncate(&file, 0).map_err(|e| self.error_at(DiskOperation::Truncate, name, e))
         } else {
             rustix::io::pwrite(&file, &*first, 0)
                 .map(|_one| ())
-                .map_err(|errno| self.failure(Operation::Write, name, errno))
+                .map_err(|errno| self.error_at(DiskOperation::Write, name, errno))
         }
     }
 
     /// Empties the file `name`; the inode and whatever watches it live on.
-    pub(crate) fn truncate_file(&self, name: &OsStr) -> Result<(), DiskError> {
-        let file = self.open_granted(name, OFlags::RDWR)?;
-        self.step(Operation::Truncate, name)?;
-        fs::ftruncate(&file, 0).map_err(|errno| self.failure(Operation::Truncate, name, errno))
+    pub(crate) fn truncate_file(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
+        let file = self.open_with_owner_access(name, OFlags::RDWR)?;
+        self.check_fail_point(DiskOperation::Truncate, name)?;
+        fs::ftruncate(&file, 0).map_err(|errno| self.error_at(DiskOperation::Truncate, name, errno))
     }
 
     /// Opens the file `name` though its mode may not let its own owner: who is not root needs the
     /// bits, and is given them. Readers keep theirs.
-    fn open_granted(&self, name: &OsStr, flags: OFlags) -> Result<File, DiskError> {
-        let open = || fs::openat(&*self.file, name, flags | SAFE, Mode::empty());
+    fn open_with_owner_access(&self, name: &OsStr, flags: OFlags) -> Result<File, VolumeDiskError> {
+        let open = || fs::openat(&*self.file, name, flags | SAFE_OPEN_FLAGS, Mode::empty());
         let opened = match open() {
             Err(Errno::ACCESS) => {
-                let mode = self.attributes(name)?.mode | OWNER_ACCESS;
-                self.step(Operation::ChangeMode, name)?;
+                let mode = self.attributes(name)?.mode | OWNER_READ_WRITE;
+                self.check_fail_point(DiskOperation::ChangeMode, name)?;
                 fs::chmodat(&*self.file, name, Mode::from_raw_mode(mode), AtFlags::empty())
-                    .map_err(|errno| self.failure(Operation::ChangeMode, name, errno))?;
+                    .map_err(|errno| self.error_at(DiskOperation::ChangeMode, name, errno))?;
                 open()
             }
             opened => opened,
         };
-        opened.map(File::from).map_err(|errno| self.failure(Operation::Open, name, errno))
+        opened.map(File::from).map_err(|errno| self.error_at(DiskOperation::Open, name, errno))
     }
 
-    pub(crate) fn link(&self, name: &OsStr, target: &OsStr) -> Result<(), DiskError> {
-        self.step(Operation::Link, name)?;
+    pub(crate) fn create_symlink(&self, name: &OsStr, target: &OsStr) -> Result<(), VolumeDiskError> {
+        self.check_fail_point(DiskOperation::Link, name)?;
         fs::symlinkat(target, &*self.file, name)
-            .map_err(|errno| self.failure(Operation::Link, name, errno))
+            .map_err(|errno| self.error_at(DiskOperation::Link, name, errno))
     }
 
     /// Moves `from` over `to` in one step; a link or file under `to` is gone.
-    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), DiskError> {
-        self.step(Operation::Rename, to)?;
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), VolumeDiskError> {
+        self.check_fail_point(DiskOperation::Rename, to)?;
         fs::renameat(&*self.file, from, &*self.file, to)
-            .map_err(|errno| self.failure(Operation::Rename, to, errno))
+            .map_err(|errno| self.error_at(DiskOperation::Rename, to, errno))
     }
 
     /// Swaps what stands under two names in one step.
-    pub(crate) fn exchange(&self, one: &OsStr, other: &OsStr) -> Result<(), DiskError> {
-        self.step(Operation::Rename, other)?;
+    pub(crate) fn exchange_entries(&self, one: &OsStr, other: &OsStr) -> Result<(), VolumeDiskError> {
+        self.check_fail_point(DiskOperation::Rename, other)?;
         fs::renameat_with(&*self.file, one, &*self.file, other, RenameFlags::EXCHANGE)
-            .map_err(|errno| self.failure(Operation::Rename, other, errno))
+            .map_err(|errno| self.error_at(DiskOperation::Rename, other, errno))
     }
 
     /// Removes whatever stands under `name`, if anything does. Content is truncated first, so
     /// that no open file or deleted inode keeps it.
-    pub(crate) fn remove(&self, name: &OsStr) -> Result<(), DiskError> {
-        self.remove_all(name, Content::Truncated)
+    pub(crate) fn remove(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
+        self.remove_recursively(name, RemovedContent::Truncated)
     }
 
     /// Removes whatever stands under `name`, if anything does. Who has a file of it open reads on.
-    pub(crate) fn release(&self, name: &OsStr) -> Result<(), DiskError> {
-        self.remove_all(name, Content::Left)
+    pub(crate) fn remove_keeping_content(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
+        self.remove_recursively(name, RemovedContent::LeftIntact)
     }
 
-    fn remove_all(&self, name: &OsStr, content: Content) -> Result<(), DiskError> {
+    fn remove_recursively(&self, name: &OsStr, content: RemovedContent) -> Result<(), VolumeDiskError> {
         let kind = match fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => FileType::from_raw_mode(stat.st_mode),
             Err(Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err(self.failure(Operation::Read, name, errno)),
+            Err(errno) => return Err(self.error_at(DiskOperation::Read, name, errno)),
         };
         let flags = if kind == FileType::Directory {
-            let child = self.open_inside(name)?;
+            let child = self.open_child_same_mount(name)?;
             for (inner, _) in child.list()? {
-                child.remove_all(&inner, content)?;
+                child.remove_recursively(&inner, content)?;
             }
             AtFlags::REMOVEDIR
         } else {
-            if kind == FileType::RegularFile && content == Content::Truncated {
+            if kind == FileType::RegularFile && content == RemovedContent::Truncated {
                 self.truncate_file(name)?;
             }
             AtFlags::empty()
         };
-        self.step(Operation::Remove, name)?;
+        self.check_fail_point(DiskOperation::Remove, name)?;
         match fs::unlinkat(&*self.file, name, flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(self.failure(Operation::Remove, name, errno)),
+            Err(errno) => Err(self.error_at(DiskOperation::Remove, name, errno)),
         }
     }
 
-    pub(crate) fn sync(&self) -> Result<(), DiskError> {
-        self.fuse.burn().map_err(|error| failure(Operation::Sync, &self.path, error))?;
-        fs::fsync(&*self.file).map_err(|errno| failure(Operation::Sync, &self.path, errno))
+    pub(crate) fn sync(&self) -> Result<(), VolumeDiskError> {
+        self.fail_point.count_call().map_err(|error| disk_error(DiskOperation::Sync, &self.path, error))?;
+        fs::fsync(&*self.file).map_err(|errno| disk_error(DiskOperation::Sync, &self.path, errno))
     }
 
     /// Stands before every call that changes something: the place where a test may crash.
-    fn step(&self, operation: Operation, name: &OsStr) -> Result<(), DiskError> {
-        self.fuse.burn().map_err(|error| self.failure(operation, name, error))
+    fn check_fail_point(&self, operation: DiskOperation, name: &OsStr) -> Result<(), VolumeDiskError> {
+        self.fail_point.count_call().map_err(|error| self.error_at(operation, name, error))
     }
 
-    fn failure(&self, operation: Operation, name: &OsStr, s: impl Into<io::Error>) -> DiskError {
-        failure(operation, &self.path.join(name), s)
+    fn error_at(&self, operation: DiskOperation, name: &OsStr, s: impl Into<io::Error>) -> VolumeDiskError {
+        disk_error(operation, &self.path.join(name), s)
     }
 }
 
-pub(crate) fn failure(
-    operation: Operation,
+pub(crate) fn disk_error(
+    operation: DiskOperation,
     path: &Path,
     source: impl Into<io::Error>,
-) -> DiskError {
-    DiskError { operation, path: path.to_owned(), source: source.into() }
+) -> VolumeDiskError {
+    VolumeDiskError { operation, path: path.to_owned(), source: source.into() }
 }
 
-fn is_absence(error: &io::Error) -> bool {
+fn is_not_found(error: &io::Error) -> bool {
     [Errno::NOENT, Errno::NOTDIR, Errno::LOOP]
         .iter()
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -514,15 +514,15 @@ fn is_absence(error: &io::Error) -> bool {
 
 /// Removes the directory at `path` unless something is in it; one that is gone is fine. For a path
 /// that its owner chose: on one below the kubelet's directory somebody may have planted a link.
-pub(crate) fn remove_if_empty(path: &Path) -> Result<(), DiskError> {
+pub(crate) fn remove_if_empty(path: &Path) -> Result<(), VolumeDiskError> {
     match fs::unlinkat(fs::CWD, path, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => Ok(()),
-        Err(errno) => Err(failure(Operation::Remove, path, errno)),
+        Err(errno) => Err(disk_error(DiskOperation::Remove, path, errno)),
     }
 }
 
-const SAFE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(SAFE);
+const SAFE_OPEN_FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+const DIRECTORY_OPEN_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(SAFE_OPEN_FLAGS);
 const DIRECTORY_MODE: u32 = 0o755;
-const PERMISSIONS: u32 = 0o7777;
-const OWNER_ACCESS: u32 = 0o600;
+const PERMISSION_BITS: u32 = 0o7777;
+const OWNER_READ_WRITE: u32 = 0o600;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::budget::NoRoom;
-use crate::directory::DiskError;
-use crate::mount::MountError;
+use crate::memory_limit::MemoryLimitError;
+use crate::directory::VolumeDiskError;
+use crate::mount::TmpfsMountError;
 use crate::payload::PayloadProblem;
 
 /// A volume could not be published, scrubbed or unpublished.
@@ -16,7 +16,7 @@ use crate::payload::PayloadProblem;
 pub enum PublishError {
     /// The list of files cannot be the content of a volume.
     #[error("the files for {} are refused: {}", dir.display(), texts(problems))]
-    Payload {
+    InvalidPayload {
         /// The volume.
         dir: PathBuf,
         /// Everything that is wrong with the list.
@@ -24,30 +24,30 @@ pub enum PublishError {
     },
     /// All volumes together would hold more memory than they may. Nothing was written.
     #[error("there is no room for the content of {}", dir.display())]
-    NoRoom {
+    MemoryLimitExceeded {
         /// The volume.
         dir: PathBuf,
         /// What it needs, and what there is.
         #[source]
-        source: NoRoom,
+        source: MemoryLimitError,
     },
     /// A system call failed.
     #[error("could not change the volume")]
-    Disk(#[from] DiskError),
+    Disk(#[from] VolumeDiskError),
     /// The mount of the volume could not be changed.
     #[error("could not change the mount of the volume")]
-    Mount(#[from] MountError),
+    Mount(#[from] TmpfsMountError),
 }
 
 impl PublishError {
     /// What to do next, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Payload { .. } => Some(
+            Self::InvalidPayload { .. } => Some(
                 "give every object of the SecretProviderClass a path of its own \
                  (`objectAlias`), none below another's",
             ),
-            Self::NoRoom { source, .. } => Some(source.hint()),
+            Self::MemoryLimitExceeded { source, .. } => Some(source.hint()),
             Self::Disk(error) => error.hint(),
             Self::Mount(error) => error.hint(),
         }
@@ -56,15 +56,15 @@ impl PublishError {
     /// Whether the same call may succeed later with nothing changed in the request.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Payload { .. } => false,
-            Self::NoRoom { source, .. } => !source.is_hopeless,
+            Self::InvalidPayload { .. } => false,
+            Self::MemoryLimitExceeded { source, .. } => !source.can_never_fit,
             Self::Disk(error) => error.is_transient(),
             Self::Mount(error) => error.is_transient(),
         }
     }
 }
 
-fn texts(problems: &[PayloadProblem]) -> String {
+fn join_problems(problems: &[PayloadProblem]) -> String {
     let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
     texts.join("; ")
 }

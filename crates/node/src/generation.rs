@@ -14,17 +14,17 @@ use jiff::{SignedDuration, Timestamp};
 /// generations after a restart, and though the clock went back. A suffix that is no number, which
 /// another writer may have left, counts as zero.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Generation {
+pub struct VolumeGeneration {
     number: u64,
-    written: Timestamp,
+    written_at: Timestamp,
     name: String,
 }
 
-impl Generation {
+impl VolumeGeneration {
     /// The generation that was written at `written` as number `number`.
     pub fn new(number: u64, written: Timestamp) -> Self {
         let stamp = written.to_zoned(TimeZone::UTC).strftime(STAMP_FORMAT);
-        Self { number, written: whole_second(written), name: format!("..{stamp}.{number}") }
+        Self { number, written_at: floor_to_second(written), name: format!("..{stamp}.{number}") }
     }
 
     /// The count of the generation: newer ones have greater numbers.
@@ -33,8 +33,8 @@ impl Generation {
     }
 
     /// When the generation was written, to the second.
-    pub const fn written(&self) -> Timestamp {
-        self.written
+    pub const fn written_at(&self) -> Timestamp {
+        self.written_at
     }
 
     /// The name of the directory.
@@ -43,7 +43,7 @@ impl Generation {
     }
 }
 
-impl FromStr for Generation {
+impl FromStr for VolumeGeneration {
     type Err = ParseGenerationError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -56,23 +56,23 @@ impl FromStr for Generation {
         let civil = DateTime::strptime(STAMP_FORMAT, stamp).map_err(|_malformed| refused())?;
         let written = civil.to_zoned(TimeZone::UTC).map_err(|_out_of_range| refused())?.timestamp();
         let number = suffix.parse().unwrap_or(0);
-        Ok(Self { number, written, name: text.to_owned() })
+        Ok(Self { number, written_at: written, name: text.to_owned() })
     }
 }
 
-impl Ord for Generation {
+impl Ord for VolumeGeneration {
     fn cmp(&self, other: &Self) -> Ordering {
         self.number.cmp(&other.number).then_with(|| self.name.cmp(&other.name))
     }
 }
 
-impl PartialOrd for Generation {
+impl PartialOrd for VolumeGeneration {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl fmt::Display for Generation {
+impl fmt::Display for VolumeGeneration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(&self.name)
     }
@@ -91,35 +91,35 @@ pub const SCRUB_GRACE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The generations of a volume, told apart by what may be done with them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Generations {
+pub(crate) struct VolumeGenerations {
     /// The one that `..data` names.
-    pub(crate) current: Option<Generation>,
+    pub(crate) current: Option<VolumeGeneration>,
     /// Those that were current once, oldest first: somebody may watch their files.
-    pub(crate) retired: Vec<Generation>,
+    pub(crate) retired: Vec<VolumeGeneration>,
     /// Those that a crash left before they became current: nobody has seen them.
-    pub(crate) abandoned: Vec<Generation>,
+    pub(crate) abandoned: Vec<VolumeGeneration>,
 }
 
-impl Generations {
+impl VolumeGenerations {
     /// Tells the generations apart. Our numbers grow and only the newest ever becomes current, so
     /// whatever is newer than the current one was never seen. Where another writer had the volume
     /// in between, its numbers are drawn: what is older by its stamp was seen, whatever its number.
-    pub(crate) fn tell_apart(mut all: Vec<Generation>, current: Option<Generation>) -> Self {
+    pub(crate) fn classify(mut all: Vec<VolumeGeneration>, current: Option<VolumeGeneration>) -> Self {
         all.sort();
         let Some(current) = current else {
             return Self { current: None, retired: Vec::new(), abandoned: all };
         };
         all.retain(|generation| *generation != current);
-        let was_seen = |it: &Generation| *it < current || it.written < current.written;
+        let was_seen = |it: &VolumeGeneration| *it < current || it.written_at < current.written_at;
         let (retired, abandoned) = all.into_iter().partition(was_seen);
         Self { current: Some(current), retired, abandoned }
     }
 
     /// The generation to write next.
-    pub(crate) fn next(&self, now: Timestamp) -> Generation {
+    pub(crate) fn next_generation(&self, now: Timestamp) -> VolumeGeneration {
         let all = self.retired.iter().chain(&self.abandoned).chain(&self.current);
-        let newest = all.map(Generation::number).max().unwrap_or(0);
-        Generation::new(newest.saturating_add(1), now)
+        let newest = all.map(VolumeGeneration::number).max().unwrap_or(0);
+        VolumeGeneration::new(newest.saturating_add(1), now)
     }
 
     /// When each retired generation may be scrubbed: a grace after its successor was written,
@@ -127,20 +127,20 @@ impl Generations {
     ///
     /// The successor is the next by number, unless a clock went back; or the next by its stamp,
     /// unless another writer drew the numbers. The later of both is never too early.
-    pub(crate) fn scrub_times(&self) -> impl Iterator<Item = (&Generation, Timestamp)> {
+    pub(crate) fn scrub_times(&self) -> impl Iterator<Item = (&VolumeGeneration, Timestamp)> {
         let grace = SCRUB_GRACE.saturating_add(SignedDuration::from_secs(1));
         let current = self.current.as_ref();
         let mut by_stamp: Vec<_> = self.retired.iter().chain(current).collect();
-        by_stamp.sort_by_key(|generation| (generation.written, generation.number));
-        let next_by_stamp = move |one: &Generation| {
+        by_stamp.sort_by_key(|generation| (generation.written_at, generation.number));
+        let next_by_stamp = move |one: &VolumeGeneration| {
             let upto =
-                by_stamp.partition_point(|it| (it.written, it.number) <= (one.written, one.number));
+                by_stamp.partition_point(|it| (it.written_at, it.number) <= (one.written_at, one.number));
             by_stamp.get(upto).copied()
         };
         let by_number = self.retired.iter().skip(1).chain(current);
         self.retired.iter().zip(by_number).map(move |(generation, next)| {
             let other = next_by_stamp(generation).or(current);
-            let written = other.map_or(next.written, |other| other.written.max(next.written));
+            let written = other.map_or(next.written_at, |other| other.written_at.max(next.written_at));
             (generation, written.saturating_add(grace).unwrap_or(Timestamp::MAX))
         })
     }
@@ -148,7 +148,7 @@ impl Generations {
 
 const STAMP_FORMAT: &str = "%Y_%m_%d_%H_%M_%S";
 
-fn whole_second(at: Timestamp) -> Timestamp {
+fn floor_to_second(at: Timestamp) -> Timestamp {
     at.round(jiff::TimestampRound::new().smallest(jiff::Unit::Second).mode(jiff::RoundMode::Floor))
         .unwrap_or(at)
 }
@@ -166,16 +166,16 @@ mod tests {
     #[test]
     fn a_generation_is_named_as_the_kubelet_names_it() {
         let written = "2026-11-21T12:17:57.999Z".parse().unwrap();
-        let generation = Generation::new(42, written);
+        let generation = VolumeGeneration::new(42, written);
         assert_eq!(generation.as_str(), "..2026_11_21_12_17_57.42");
-        assert_eq!(generation.as_str().parse::<Generation>(), Ok(generation));
+        assert_eq!(generation.as_str().parse::<VolumeGeneration>(), Ok(generation));
     }
 
     #[test]
     fn the_names_of_other_writers_are_read_and_other_names_are_not() {
-        let kubelet: Generation = "..2026_11_21_12_17_57.3285412978".parse().unwrap();
+        let kubelet: VolumeGeneration = "..2026_11_21_12_17_57.3285412978".parse().unwrap();
         assert_eq!(kubelet.number(), 3_285_412_978);
-        let foreign: Generation = "..2026_11_21_12_17_57.a1b2".parse().unwrap();
+        let foreign: VolumeGeneration = "..2026_11_21_12_17_57.a1b2".parse().unwrap();
         assert_eq!(foreign.number(), 0);
         for name in [
             "..data",
@@ -186,42 +186,42 @@ mod tests {
             "2026_11_21_12_17_57.1",
             "..2026_11_21_12_17_57.1/a",
         ] {
-            assert!(name.parse::<Generation>().is_err(), "{name}");
+            assert!(name.parse::<VolumeGeneration>().is_err(), "{name}");
         }
     }
 
     #[test]
-    fn what_is_newer_than_the_current_generation_was_never_seen() {
-        let [first, second, third, fourth] = [1, 2, 3, 4].map(|n| Generation::new(n, at(0)));
+    fn generation_newer_than_current_is_abandoned() {
+        let [first, second, third, fourth] = [1, 2, 3, 4].map(|n| VolumeGeneration::new(n, at(0)));
         let all = vec![fourth.clone(), second.clone(), first.clone(), third.clone()];
-        let told = Generations::tell_apart(all, Some(third.clone()));
+        let told = VolumeGenerations::classify(all, Some(third.clone()));
         assert_eq!(told.current, Some(third));
         assert_eq!(told.retired, [first, second]);
         assert_eq!(told.abandoned, [fourth]);
-        assert_eq!(told.next(at(0)).number(), 5);
+        assert_eq!(told.next_generation(at(0)).number(), 5);
     }
 
     #[test]
     fn a_retired_generation_is_scrubbed_a_grace_after_its_successor_was_written() {
-        let all = [(1, 100), (2, 200), (3, 300)].map(|(n, second)| Generation::new(n, at(second)));
-        let told = Generations::tell_apart(all.to_vec(), Some(all[2].clone()));
+        let all = [(1, 100), (2, 200), (3, 300)].map(|(n, second)| VolumeGeneration::new(n, at(second)));
+        let told = VolumeGenerations::classify(all.to_vec(), Some(all[2].clone()));
         let times: Vec<_> = told.scrub_times().map(|(g, time)| (g.number(), time)).collect();
         assert_eq!(times, [(1, at(261)), (2, at(361))]);
     }
 
     #[test]
-    fn what_another_writer_left_between_ours_is_neither_removed_nor_scrubbed_early() {
+    fn generation_of_another_writer_is_neither_removed_nor_scrubbed_early() {
         // Ours, then another driver's whose suffix is drawn, then ours again.
-        let ours = [(7, 100), (8, 200)].map(|(n, second)| Generation::new(n, at(second)));
-        let theirs: Generation = "..1970_01_01_00_05_00.3".parse().unwrap();
+        let ours = [(7, 100), (8, 200)].map(|(n, second)| VolumeGeneration::new(n, at(second)));
+        let theirs: VolumeGeneration = "..1970_01_01_00_05_00.3".parse().unwrap();
         let all = ours.iter().cloned().chain([theirs.clone()]).collect();
-        let told = Generations::tell_apart(all, Some(theirs.clone()));
+        let told = VolumeGenerations::classify(all, Some(theirs.clone()));
         assert_eq!((told.retired.as_slice(), told.abandoned.len()), (ours.as_slice(), 0));
-        let again = told.next(at(400));
+        let again = told.next_generation(at(400));
         assert_eq!(again.number(), 9);
 
         let all = ours.into_iter().chain([theirs, again.clone()]).collect();
-        let told = Generations::tell_apart(all, Some(again));
+        let told = VolumeGenerations::classify(all, Some(again));
         let mut times: Vec<_> = told.scrub_times().map(|(g, time)| (g.number(), time)).collect();
         times.sort();
         assert_eq!(times, [(3, at(461)), (7, at(261)), (8, at(461))]);
@@ -230,27 +230,27 @@ mod tests {
     #[test]
     fn a_clock_that_went_back_scrubs_nothing_early() {
         let all = [(1, 1_000), (2, 900), (3, 1_030), (4, 1_060)];
-        let all = all.map(|(n, second)| Generation::new(n, at(second)));
-        let told = Generations::tell_apart(all.to_vec(), Some(all[3].clone()));
+        let all = all.map(|(n, second)| VolumeGeneration::new(n, at(second)));
+        let told = VolumeGenerations::classify(all.to_vec(), Some(all[3].clone()));
         // Each was current until the next by number was written.
         for (generation, time) in told.scrub_times() {
             let next = all.iter().find(|it| it.number() == generation.number() + 1).unwrap();
-            assert!(time >= next.written().saturating_add(SCRUB_GRACE).unwrap(), "{generation}");
+            assert!(time >= next.written_at().saturating_add(SCRUB_GRACE).unwrap(), "{generation}");
         }
     }
 
     proptest! {
         #[test]
         fn parsing_never_panics_and_keeps_the_name(name in ".{0,40}") {
-            if let Ok(generation) = name.parse::<Generation>() {
+            if let Ok(generation) = name.parse::<VolumeGeneration>() {
                 prop_assert_eq!(generation.as_str(), name);
             }
         }
 
         #[test]
         fn every_name_we_write_is_read_back(number: u64, second in 0i64..=4_102_444_800) {
-            let generation = Generation::new(number, at(second));
-            prop_assert_eq!(generation.as_str().parse::<Generation>(), Ok(generation));
+            let generation = VolumeGeneration::new(number, at(second));
+            prop_assert_eq!(generation.as_str().parse::<VolumeGeneration>(), Ok(generation));
         }
     }
 }

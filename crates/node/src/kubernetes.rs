@@ -10,9 +10,9 @@ mod events;
 mod names;
 mod reporter;
 
-pub use api::NodeApi;
-pub use classes::{ClassChange, KubeClasses, KubeClassesSettings};
-pub use events::EventQueue;
+pub use api::NodeKubernetesApi;
+pub use classes::{ClassChange, KubeClassCache, KubeClassCacheSettings};
+pub use events::PodEventQueue;
 pub(crate) use names::node_label_value;
 pub use reporter::{KubeReporter, KubeReporterSettings};
 

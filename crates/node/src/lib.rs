@@ -21,24 +21,24 @@
 //! ```
 
 pub mod audit;
-mod budget;
+mod memory_limit;
 mod classes;
-mod compare;
+mod compare_generation;
 mod csi;
 mod directory;
 mod error;
-mod fuse;
+mod fail_point;
 mod generation;
-pub mod guard;
+pub mod older_credential;
 mod kubernetes;
-mod links;
+mod volume_links;
 mod marker;
 mod memory;
 mod metrics;
 mod mount;
 mod mount_table;
-mod order;
-mod path;
+mod publish_request;
+mod file_path;
 mod payload;
 pub mod policy;
 mod provider;
@@ -47,48 +47,48 @@ mod registration;
 mod reporter;
 pub mod rotation;
 mod server;
-mod step;
+mod volume_step;
 mod sync;
-mod target;
+mod target_path;
 mod volume;
 mod volume_attribute;
 mod wire_token;
 
-pub use budget::{NoRoom, Purpose};
-pub use classes::{ClassError, ClassSource, MemoryClasses};
+pub use memory_limit::{MemoryLimitError, MemoryPurpose};
+pub use classes::{ClassError, ClassSource, InMemoryClassSource};
 pub use csi::{DriverName, ParseDriverNameError};
-pub use directory::{DiskError, Operation};
+pub use directory::{VolumeDiskError, DiskOperation};
 pub use error::PublishError;
 #[cfg(feature = "crash-points")]
-pub use fuse::{CrashPoint, ParseCrashPointError};
-pub use generation::{Generation, ParseGenerationError, SCRUB_GRACE};
+pub use fail_point::{CrashPoint, ParseCrashPointError};
+pub use generation::{VolumeGeneration, ParseGenerationError, SCRUB_GRACE};
 pub use kubernetes::{
-    ClassChange, EventQueue, KubeClasses, KubeClassesSettings, KubeReporter, KubeReporterSettings,
-    NodeApi,
+    ClassChange, PodEventQueue, KubeClassCache, KubeClassCacheSettings, KubeReporter, KubeReporterSettings,
+    NodeKubernetesApi,
 };
-pub use marker::{MountedObject, Trouble};
-pub use memory::{CacheShare, FillMemory, NodeMemory};
+pub use marker::{MountedObject, VolumeLastError};
+pub use memory::{NodeCacheMemory, FetchMemory, MemoryAccount};
 pub use metrics::{
-    CountedProvider, CountedReporter, NodeMetrics, PolicyDecision, ReadKind, StatusWrite,
+    MeteredProvider, MeteredReporter, NodeMetrics, PolicyDecision, ReadKind, StatusWrite,
 };
-pub use mount::{Mount, MountError, MountOperation};
-pub use order::{InvalidOrder, MountOrder, OrderProblem, OrderRules, TokensProblem};
-pub use path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};
+pub use mount::{TmpfsMount, TmpfsMountError, MountOperation};
+pub use publish_request::{InvalidPublishRequest, PublishRequest, PublishRequestProblem, VolumeRequestParser, ParseTokensError};
+pub use file_path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};
 pub use payload::{FileEntry, PayloadProblem};
 #[cfg(feature = "fuzzing")]
 pub use provider::fuzzing;
 pub use provider::{
-    AzureProvider, AzureProviderSettings, FillRequest, FilledFile, Filling, ObjectVersion,
-    ParseProviderNameError, PodOverrides, Provider, ProviderName, ProviderRegistry, Refusal,
-    ServedProvider, SocketProviders, SocketSettings, Stale, Stamps, Urgency,
+    AzureProvider, AzureProviderSettings, ProviderRequest, ProviderFile, ProviderResponse, ProviderObjectVersion,
+    ParseProviderNameError, PodOverrides, Provider, ProviderName, ProviderRegistry, ProviderError,
+    ProviderServer, SocketProviders, SocketProviderSettings, StaleResponse, ObjectTimestamps, Urgency,
 };
 pub use publisher::{
-    PublishFailure, Publisher, PublisherParts, PublisherSettings, Recovered, Refreshed,
-    VolumeState, VolumesMemory,
+    PublishFailure, Publisher, PublisherParts, PublisherSettings, RecoveryOutcome, RefreshOutcome,
+    VolumeState, NodeMemoryUsage,
 };
-pub use registration::{RegistrationRefused, RegistrationSettings};
-pub use reporter::{Looked, NoReporter, Notice, NoticeKind, ReportError, Reporter, VolumeReport};
-pub use server::{NodeServer, NodeServerParts, NodeServerSettings, ServeError};
-pub use step::{Step, Work};
-pub use sync::{SecretSync, SecretSyncSettings, SyncProblem};
-pub use volume::{Changed, Published, Scrubbed, Volume};
+pub use registration::{RegistrationRejectedError, RegistrationSettings};
+pub use reporter::{PollResult, NoopReporter, PodEvent, PodEventKind, StatusReportError, Reporter, VolumeReport};
+pub use server::{NodePluginServer, NodePluginServerParts, NodePluginServerSettings, NodeServeError};
+pub use volume_step::{Step, VolumeOperation};
+pub use sync::{SecretSync, SecretSyncSettings, SecretSyncHealth};
+pub use volume::{VolumeChange, PublishOutcome, ScrubOutcome, AtomicVolume};

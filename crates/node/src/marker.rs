@@ -8,30 +8,30 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use lanyard_keyvault::Pod;
+use lanyard_keyvault::VolumePod;
 use lanyard_vocabulary::{Hop, OutcomeCode};
 use serde::{Deserialize, Serialize};
 
-use crate::order::MountOrder;
-use crate::provider::{ObjectVersion, Stamps};
-use crate::rotation::CheckRecord;
+use crate::publish_request::PublishRequest;
+use crate::provider::{ProviderObjectVersion, ObjectTimestamps};
+use crate::rotation::PollRecord;
 
 /// What is known about a mounted volume, as it outlives the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Marker {
+pub(crate) struct VolumeMarker {
     /// The generation that it certifies.
     pub(crate) generation: String,
     pub(crate) volume_id: String,
-    pub(crate) pod: Pod,
+    pub(crate) pod: VolumePod,
     pub(crate) class_name: String,
     pub(crate) attributes: BTreeMap<String, String>,
     pub(crate) group: Option<u32>,
     pub(crate) objects: Vec<MountedObject>,
     /// When the content changed last.
-    pub(crate) changed: Timestamp,
+    pub(crate) content_changed: Timestamp,
     /// The last time that the source was read with success; nothing, where that never was.
-    pub(crate) check: Option<CheckRecord>,
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) poll_record: Option<PollRecord>,
+    pub(crate) last_error: Option<VolumeLastError>,
     pub(crate) stale_since: Option<Timestamp>,
 }
 
@@ -39,14 +39,14 @@ pub(crate) struct Marker {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountedObject {
     /// Which version of which object.
-    pub version: ObjectVersion,
+    pub version: ProviderObjectVersion,
     /// What is known about its times.
-    pub stamps: Stamps,
+    pub timestamps: ObjectTimestamps,
 }
 
 /// What is wrong with a mounted volume, since when and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct VolumeLastError {
     /// The code.
     pub code: OutcomeCode,
     /// Since when.
@@ -58,11 +58,11 @@ pub struct Trouble {
     pub message: String,
 }
 
-impl Trouble {
+impl VolumeLastError {
     /// A trouble that came from nothing else.
     pub(crate) fn new(code: OutcomeCode, since: Timestamp, message: &str) -> Self {
         // It stands in an annotation and in a note on the volume, of which neither may grow.
-        let message = message[..message.floor_char_boundary(LONGEST_MESSAGE)].to_owned();
+        let message = message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)].to_owned();
         Self { code, since, cause: None, message }
     }
 
@@ -81,11 +81,11 @@ impl Trouble {
 }
 
 /// In bytes.
-const LONGEST_MESSAGE: usize = 1024;
+const MAX_MESSAGE_BYTES: usize = 1024;
 
-impl Marker {
+impl VolumeMarker {
     /// Whether the volume that it describes is the one that is ordered.
-    pub(crate) fn describes(&self, order: &MountOrder) -> bool {
+    pub(crate) fn matches_request(&self, order: &PublishRequest) -> bool {
         self.volume_id == order.volume_id
             && self.pod.uid == order.pod.uid
             && self.class_name == order.class_name
@@ -93,36 +93,36 @@ impl Marker {
             && self.group == order.group
     }
 
-    pub(crate) fn stamps(&self) -> BTreeMap<String, Stamps> {
-        let stamps = |object: &MountedObject| (object.version.id.clone(), object.stamps);
+    pub(crate) fn timestamps_by_object(&self) -> BTreeMap<String, ObjectTimestamps> {
+        let stamps = |object: &MountedObject| (object.version.id.clone(), object.timestamps);
         self.objects.iter().map(stamps).collect()
     }
 
-    pub(crate) fn versions(&self) -> Vec<ObjectVersion> {
+    pub(crate) fn versions(&self) -> Vec<ProviderObjectVersion> {
         self.objects.iter().map(|object| object.version.clone()).collect()
     }
 
     /// Reads a marker that the driver `driver` wrote.
-    pub(crate) fn parse(text: &[u8], driver: &str) -> Result<Self, MarkerError> {
-        let wire: Wire = serde_json::from_slice(text)?;
-        if wire.format != FORMAT {
-            return Err(MarkerError::Format { format: wire.format });
+    pub(crate) fn parse(text: &[u8], driver: &str) -> Result<Self, VolumeMarkerError> {
+        let wire: MarkerDocument = serde_json::from_slice(text)?;
+        if wire.format != FORMAT_VERSION {
+            return Err(VolumeMarkerError::Format { format: wire.format });
         }
         if wire.driver != driver {
-            return Err(MarkerError::Driver { driver: wire.driver });
+            return Err(VolumeMarkerError::Driver { driver: wire.driver });
         }
         Ok(wire.into())
     }
 
     /// The text that [`Marker::parse`] reads.
-    pub(crate) fn to_json(&self, driver: &str) -> Result<Vec<u8>, MarkerError> {
-        Ok(serde_json::to_vec(&Wire::of(self, driver))?)
+    pub(crate) fn to_json(&self, driver: &str) -> Result<Vec<u8>, VolumeMarkerError> {
+        Ok(serde_json::to_vec(&MarkerDocument::of(self, driver))?)
     }
 }
 
 /// A marker is not one of ours.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MarkerError {
+pub(crate) enum VolumeMarkerError {
     #[error("the marker is not the JSON of one")]
     Json(#[from] serde_json::Error),
     #[error("the marker has format {format}, which is not known here")]
@@ -131,26 +131,26 @@ pub(crate) enum MarkerError {
     Driver { driver: String },
 }
 
-const FORMAT: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire {
+struct MarkerDocument {
     format: u32,
     driver: String,
     generation: String,
     volume_id: String,
-    pod: WirePod,
+    pod: MarkerPod,
     secret_provider_class: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     attributes: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     group: Option<u32>,
     #[serde(default)]
-    objects: Vec<WireObject>,
+    objects: Vec<MarkerObject>,
     changed: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    check: Option<CheckRecord>,
+    check: Option<PollRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     outcome: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,7 +165,7 @@ struct Wire {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WirePod {
+struct MarkerPod {
     namespace: String,
     name: String,
     uid: String,
@@ -174,7 +174,7 @@ struct WirePod {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireObject {
+struct MarkerObject {
     id: String,
     version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -189,23 +189,23 @@ struct WireObject {
     credential: bool,
 }
 
-impl Wire {
-    fn of(marker: &Marker, driver: &str) -> Self {
-        let Pod { namespace, name, uid, service_account } = marker.pod.clone();
-        let trouble = marker.trouble.as_ref();
+impl MarkerDocument {
+    fn of(marker: &VolumeMarker, driver: &str) -> Self {
+        let VolumePod { namespace, name, uid, service_account } = marker.pod.clone();
+        let trouble = marker.last_error.as_ref();
         let name_of = |code: OutcomeCode| code.name().to_owned();
         Self {
-            format: FORMAT,
+            format: FORMAT_VERSION,
             driver: driver.to_owned(),
             generation: marker.generation.clone(),
             volume_id: marker.volume_id.clone(),
-            pod: WirePod { namespace, name, uid, service_account },
+            pod: MarkerPod { namespace, name, uid, service_account },
             secret_provider_class: marker.class_name.clone(),
             attributes: marker.attributes.clone(),
             group: marker.group,
-            objects: marker.objects.iter().map(WireObject::of).collect(),
-            changed: marker.changed,
-            check: marker.check.clone(),
+            objects: marker.objects.iter().map(MarkerObject::of).collect(),
+            changed: marker.content_changed,
+            check: marker.poll_record.clone(),
             outcome: trouble.map(|trouble| name_of(trouble.code)),
             since: trouble.map(|trouble| trouble.since),
             cause: trouble.and_then(|trouble| trouble.cause).map(name_of),
@@ -215,9 +215,9 @@ impl Wire {
     }
 }
 
-impl From<Wire> for Marker {
-    fn from(wire: Wire) -> Self {
-        let WirePod { namespace, name, uid, service_account } = wire.pod;
+impl From<MarkerDocument> for VolumeMarker {
+    fn from(wire: MarkerDocument) -> Self {
+        let MarkerPod { namespace, name, uid, service_account } = wire.pod;
         // A code of a later release is one that this one does not know; the trouble is found again.
         let code_of = |name: Option<String>| {
             let name = name?;
@@ -225,38 +225,38 @@ impl From<Wire> for Marker {
         };
         let (cause, message) = (code_of(wire.cause), wire.message);
         let trouble = code_of(wire.outcome).zip(wire.since);
-        let trouble = trouble.map(|(code, since)| Trouble { code, since, cause, message });
+        let trouble = trouble.map(|(code, since)| VolumeLastError { code, since, cause, message });
         Self {
             generation: wire.generation,
             volume_id: wire.volume_id,
-            pod: Pod { namespace, name, uid, service_account },
+            pod: VolumePod { namespace, name, uid, service_account },
             class_name: wire.secret_provider_class,
             attributes: wire.attributes,
             group: wire.group,
             objects: wire.objects.into_iter().map(MountedObject::from).collect(),
-            changed: wire.changed,
-            check: wire.check,
-            trouble,
+            content_changed: wire.changed,
+            poll_record: wire.check,
+            last_error: trouble,
             stale_since: wire.stale_since,
         }
     }
 }
 
-impl WireObject {
+impl MarkerObject {
     fn of(object: &MountedObject) -> Self {
-        let Stamps { created, not_before, not_after, renew_after, is_credential } = object.stamps;
-        let ObjectVersion { id, version } = object.version.clone();
+        let ObjectTimestamps { created, not_before, not_after, renew_after, is_credential } = object.timestamps;
+        let ProviderObjectVersion { id, version } = object.version.clone();
         Self { id, version, created, not_before, not_after, renew_after, credential: is_credential }
     }
 }
 
-impl From<WireObject> for MountedObject {
-    fn from(wire: WireObject) -> Self {
-        let WireObject { id, version, created, not_before, not_after, renew_after, credential } =
+impl From<MarkerObject> for MountedObject {
+    fn from(wire: MarkerObject) -> Self {
+        let MarkerObject { id, version, created, not_before, not_after, renew_after, credential } =
             wire;
         let stamps =
-            Stamps { created, not_before, not_after, renew_after, is_credential: credential };
-        Self { version: ObjectVersion { id, version }, stamps }
+            ObjectTimestamps { created, not_before, not_after, renew_after, is_credential: credential };
+        Self { version: ProviderObjectVersion { id, version }, timestamps: stamps }
     }
 }
 
@@ -266,9 +266,9 @@ mod tests {
 
     const DRIVER: &str = "secrets-store.csi.k8s.io";
 
-    fn marker() -> Marker {
+    fn marker() -> VolumeMarker {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let stamps = Stamps {
+        let stamps = ObjectTimestamps {
             created: Some(at(1)),
             not_before: Some(at(2)),
             not_after: None,
@@ -276,11 +276,11 @@ mod tests {
             is_credential: true,
         };
         let check = serde_json::from_str(r#"{"checked": "2026-11-21T12:00:00Z"}"#).unwrap();
-        let version = ObjectVersion { id: "secret/a".to_owned(), version: "v1".to_owned() };
-        Marker {
+        let version = ProviderObjectVersion { id: "secret/a".to_owned(), version: "v1".to_owned() };
+        VolumeMarker {
             generation: "..2026_11_21_12_00_00.1".to_owned(),
             volume_id: "csi-1".to_owned(),
-            pod: Pod {
+            pod: VolumePod {
                 namespace: "ns".to_owned(),
                 name: "pod".to_owned(),
                 uid: "uid".to_owned(),
@@ -289,10 +289,10 @@ mod tests {
             class_name: "class".to_owned(),
             attributes: BTreeMap::from([("secretProviderClass".to_owned(), "class".to_owned())]),
             group: Some(2000),
-            objects: vec![MountedObject { version, stamps }],
-            changed: at(10),
-            check: Some(check),
-            trouble: Some(Trouble::served_stale(at(15), OutcomeCode::VaultThrottled, "slowly")),
+            objects: vec![MountedObject { version, timestamps }],
+            content_changed: at(10),
+            poll_record: Some(check),
+            last_error: Some(VolumeLastError::served_stale(at(15), OutcomeCode::VaultThrottled, "slowly")),
             stale_since: None,
         }
     }
@@ -300,31 +300,31 @@ mod tests {
     #[test]
     fn a_marker_is_read_back_as_it_was_written() {
         let text = marker().to_json(DRIVER).unwrap();
-        assert_eq!(Marker::parse(&text, DRIVER).unwrap(), marker());
-        let bare = Marker { group: None, objects: Vec::new(), trouble: None, ..marker() };
-        assert_eq!(Marker::parse(&bare.to_json(DRIVER).unwrap(), DRIVER).unwrap(), bare);
+        assert_eq!(VolumeMarker::parse(&text, DRIVER).unwrap(), marker());
+        let bare = VolumeMarker { group: None, objects: Vec::new(), last_error: None, ..marker() };
+        assert_eq!(VolumeMarker::parse(&bare.to_json(DRIVER).unwrap(), DRIVER).unwrap(), bare);
     }
 
     #[test]
-    fn what_another_driver_or_a_later_release_wrote_is_refused() {
+    fn marker_of_another_driver_or_later_release_is_refused() {
         let text = marker().to_json("other").unwrap();
-        assert!(matches!(Marker::parse(&text, DRIVER), Err(MarkerError::Driver { .. })));
+        assert!(matches!(VolumeMarker::parse(&text, DRIVER), Err(VolumeMarkerError::Driver { .. })));
         let text = String::from_utf8(marker().to_json(DRIVER).unwrap()).unwrap();
         let later = text.replace("\"format\":1", "\"format\":2");
         assert!(matches!(
-            Marker::parse(later.as_bytes(), DRIVER),
-            Err(MarkerError::Format { format: 2 })
+            VolumeMarker::parse(later.as_bytes(), DRIVER),
+            Err(VolumeMarkerError::Format { format: 2 })
         ));
         for torn in [&text[..text.len() / 2], "", "{}", "[]", "null"] {
-            assert!(matches!(Marker::parse(torn.as_bytes(), DRIVER), Err(MarkerError::Json(_))));
+            assert!(matches!(VolumeMarker::parse(torn.as_bytes(), DRIVER), Err(VolumeMarkerError::Json(_))));
         }
     }
 
     #[test]
-    fn a_code_that_is_not_known_is_no_trouble_and_fields_that_are_not_known_are_skipped() {
+    fn unknown_outcome_codes_and_fields_in_a_marker_are_ignored() {
         let text = String::from_utf8(marker().to_json(DRIVER).unwrap()).unwrap();
         let other = text.replace("KeyVault", "x").replace("ServedStale", "OfTomorrow");
         let other = other.replacen('{', "{\"more\":true,", 1);
-        assert_eq!(Marker::parse(other.as_bytes(), DRIVER).unwrap().trouble, None);
+        assert_eq!(VolumeMarker::parse(other.as_bytes(), DRIVER).unwrap().last_error, None);
     }
 }

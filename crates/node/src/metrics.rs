@@ -5,12 +5,12 @@
 //! begin with `lanyard_node_`. Every label is bounded: an error is its [`OutcomeCode`], never its
 //! text, and names that a tenant chooses are counted under `other` once there are many.
 
-mod classes;
-mod counted;
-mod dropped;
+mod class_collector;
+mod metered;
+mod dropped_events;
 mod labels;
-mod memory;
-mod problem;
+mod memory_collector;
+mod problem_gauge;
 #[cfg(test)]
 mod tests;
 
@@ -24,61 +24,61 @@ use lanyard_telemetry::prometheus_client::metrics::histogram::Histogram;
 use lanyard_telemetry::prometheus_client::registry::Registry;
 use lanyard_vocabulary::OutcomeCode;
 
-use self::classes::Classes;
-pub use self::counted::{CountedProvider, CountedReporter};
-use self::dropped::DroppedEvents;
+use self::class_collector::ClassMetricsCollector;
+pub use self::metered::{MeteredProvider, MeteredReporter};
+use self::dropped_events::DroppedEventsCollector;
 use self::labels::{
-    CodeLabels, GrpcLabels, Names, Os, PolicyLabels, ProviderLabels, PublishErrorLabels,
+    CodeLabels, GrpcLabels, BoundedProviderNames, Os, PolicyLabels, ProviderLabels, PublishErrorLabels,
     RotationErrorLabels, RotationLabels, StatusLabels, SystemLabels, VaultLabels,
 };
-use self::memory::Memory;
-use self::problem::Problem;
-use crate::kubernetes::EventQueue;
-use crate::policy::PolicyKeeper;
+use self::memory_collector::MemoryMetricsCollector;
+use self::problem_gauge::ProblemGauge;
+use crate::kubernetes::PodEventQueue;
+use crate::policy::ReloadablePolicy;
 use crate::publisher::Publisher;
-use crate::reporter::Looked;
-use crate::sync::SyncProblem;
+use crate::reporter::PollResult;
+use crate::sync::SecretSyncHealth;
 
 pub use self::labels::{PolicyDecision, ReadKind, StatusWrite};
 
 /// The numbers of the node. Clones count together.
 #[derive(Debug, Clone)]
-pub struct NodeMetrics(Arc<Families>);
+pub struct NodeMetrics(Arc<NodeMetricFamilies>);
 
 #[derive(Debug)]
-struct Families {
-    providers: Names,
+struct NodeMetricFamilies {
+    providers: BoundedProviderNames,
     publish: Family<ProviderLabels, Counter>,
     publish_error: Family<PublishErrorLabels, Counter>,
     unpublish: Family<SystemLabels, Counter>,
     unpublish_error: Family<SystemLabels, Counter>,
     rotation: Family<RotationLabels, Counter>,
     rotation_error: Family<RotationErrorLabels, Counter>,
-    rotation_duration: Seconds<SystemLabels>,
+    rotation_duration: SecondsHistogram<SystemLabels>,
     sync_secret: Family<SystemLabels, Counter>,
-    sync_secret_duration: Seconds<SystemLabels>,
-    vault_request: Seconds<VaultLabels>,
-    grpc_request: Seconds<GrpcLabels>,
+    sync_secret_duration: SecondsHistogram<SystemLabels>,
+    vault_request: SecondsHistogram<VaultLabels>,
+    grpc_request: SecondsHistogram<GrpcLabels>,
     outcome: Family<CodeLabels, Counter>,
     rotation_lag: Histogram,
     vault_throttled: Counter,
     stale_served: Counter,
     status_write: Family<StatusLabels, Counter>,
     policy: Family<PolicyLabels, Counter>,
-    events: OnceLock<EventQueue>,
-    classes: Classes,
-    memory: Memory,
-    policy_problem: Problem,
-    sync_problem: Problem,
+    events: OnceLock<PodEventQueue>,
+    classes: ClassMetricsCollector,
+    memory: MemoryMetricsCollector,
+    policy_problem: ProblemGauge,
+    sync_problem: ProblemGauge,
 }
 
-type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
+type SecondsHistogram<L> = Family<L, Histogram, fn() -> Histogram>;
 
 impl NodeMetrics {
     /// Nothing is counted yet.
     pub fn new(clock: SharedClock) -> Self {
-        Self(Arc::new(Families {
-            providers: Names::default(),
+        Self(Arc::new(NodeMetricFamilies {
+            providers: BoundedProviderNames::default(),
             publish: Family::default(),
             publish_error: Family::default(),
             unpublish: Family::default(),
@@ -97,10 +97,10 @@ impl NodeMetrics {
             status_write: Family::default(),
             policy: Family::default(),
             events: OnceLock::new(),
-            classes: Classes::new(clock),
-            memory: Memory::default(),
-            policy_problem: Problem::new(POLICY_PROBLEM.0, POLICY_PROBLEM.1),
-            sync_problem: Problem::new(SYNC_PROBLEM.0, SYNC_PROBLEM.1),
+            classes: ClassMetricsCollector::new(clock),
+            memory: MemoryMetricsCollector::default(),
+            policy_problem: ProblemGauge::new(POLICY_PROBLEM.0, POLICY_PROBLEM.1),
+            sync_problem: ProblemGauge::new(SYNC_PROBLEM.0, SYNC_PROBLEM.1),
         }))
     }
 
@@ -135,7 +135,7 @@ impl NodeMetrics {
         registry.register("lanyard_node_stale_served", "Volumes filled from the sealed cache during an outage", it.stale_served.clone());
         registry.register("lanyard_node_status_writes", "Writes of pod statuses", it.status_write.clone());
         registry.register("lanyard_node_policy_decisions", "Reads through shared identities, as the policy saw them", it.policy.clone());
-        registry.register_collector(Box::new(DroppedEvents(self.clone())));
+        registry.register_collector(Box::new(DroppedEventsCollector(self.clone())));
         registry.register_collector(Box::new(it.classes.clone()));
         registry.register_collector(Box::new(it.memory.clone()));
         registry.register_collector(Box::new(it.policy_problem.clone()));
@@ -144,20 +144,20 @@ impl NodeMetrics {
 
     /// A publish ended; `provider` is who fills the volume, as its class says. Masked failures of
     /// a mounted volume are rotations, not publishes.
-    pub fn published(&self, provider: Option<&str>, result: Result<(), OutcomeCode>) {
-        let provider = self.0.providers.bounded(provider, result.is_ok());
+    pub fn record_publish(&self, provider: Option<&str>, result: Result<(), OutcomeCode>) {
+        let provider = self.0.providers.bounded_name(provider, result.is_ok());
         let os_type = Os::Linux;
         if let Err(code) = result {
             let (provider, error_type) = (provider.clone(), code.name());
             let labels = PublishErrorLabels { provider, error_type, os_type };
             self.0.publish_error.get_or_create(&labels).inc();
-            self.went_wrong(code);
+            self.record_outcome(code);
         }
         self.0.publish.get_or_create(&ProviderLabels { provider, os_type }).inc();
     }
 
     /// An unpublish ended.
-    pub fn unpublished(&self, succeeded: bool) {
+    pub fn record_unpublish(&self, succeeded: bool) {
         let labels = SystemLabels { os_type: Os::Linux };
         self.0.unpublish.get_or_create(&labels).inc();
         if !succeeded {
@@ -166,39 +166,39 @@ impl NodeMetrics {
     }
 
     /// A mounted volume was looked after.
-    pub fn looked(&self, look: &Looked) {
+    pub fn record_poll(&self, look: &PollResult) {
         let outcome = look.outcome;
-        let provider = self.0.providers.bounded(look.provider.as_deref(), outcome.is_ok());
+        let provider = self.0.providers.bounded_name(look.provider.as_deref(), outcome.is_ok());
         let (os_type, rotated) = (Os::Linux, outcome == Ok(true));
         if let Err(code) = outcome {
             let (provider, error_type) = (provider.clone(), code.name());
             let labels = RotationErrorLabels { provider, error_type, os_type, rotated };
             self.0.rotation_error.get_or_create(&labels).inc();
-            self.went_wrong(code);
+            self.record_outcome(code);
         }
         self.0.rotation.get_or_create(&RotationLabels { provider, os_type, rotated }).inc();
         let labels = SystemLabels { os_type };
-        self.0.rotation_duration.get_or_create(&labels).observe(look.took.as_secs_f64());
-        for lag in &look.lags {
+        self.0.rotation_duration.get_or_create(&labels).observe(look.duration.as_secs_f64());
+        for lag in &look.rotation_lags {
             self.0.rotation_lag.observe(lag.as_secs_f64());
         }
     }
 
     /// Something went wrong that none of the other numbers tells.
-    pub fn went_wrong(&self, code: OutcomeCode) {
+    pub fn record_outcome(&self, code: OutcomeCode) {
         let labels = CodeLabels { code: code.name(), hop: code.hop().name() };
         self.0.outcome.get_or_create(&labels).inc();
     }
 
     /// A Secret was written, to be in step with a volume.
-    pub fn secret_synced(&self, took: Duration) {
+    pub fn record_secret_sync(&self, took: Duration) {
         let labels = SystemLabels { os_type: Os::Linux };
         self.0.sync_secret.get_or_create(&labels).inc();
         self.0.sync_secret_duration.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
     /// A vault answered, or did not.
-    pub fn vault_answered(&self, kind: ReadKind, took: Duration, result: Result<(), OutcomeCode>) {
+    pub fn record_vault_request(&self, kind: ReadKind, took: Duration, result: Result<(), OutcomeCode>) {
         let error = result.err().map_or("", OutcomeCode::name);
         let labels =
             VaultLabels { provider: "azure", os_type: Os::Linux, object_type: kind, error };
@@ -206,33 +206,33 @@ impl NodeMetrics {
     }
 
     /// A vault asked for a pause.
-    pub fn throttled(&self) {
+    pub fn record_throttle(&self) {
         self.0.vault_throttled.inc();
     }
 
     /// A volume was filled from the sealed cache.
-    pub fn served_stale(&self) {
+    pub fn record_stale_response(&self) {
         self.0.stale_served.inc();
     }
 
     /// A pod status was to be written.
-    pub fn status_written(&self, result: StatusWrite) {
+    pub fn record_status_write(&self, result: StatusWrite) {
         self.0.status_write.get_or_create(&StatusLabels { result }).inc();
     }
 
     /// The policy was asked about a read.
-    pub fn decided(&self, decision: PolicyDecision) {
+    pub fn record_policy_decision(&self, decision: PolicyDecision) {
         self.0.policy.get_or_create(&PolicyLabels { decision }).inc();
     }
 
     /// Tells from now on how many events this queue dropped.
-    pub fn watch_events(&self, events: EventQueue) {
+    pub fn watch_events(&self, events: PodEventQueue) {
         // There is one queue in a process; a second one is not told.
         drop(self.0.events.set(events));
     }
 
     /// A gRPC call was answered; `method` is its full name, `code` the answer's.
-    pub fn call_answered(&self, method: &'static str, code: tonic::Code, took: Duration) {
+    pub fn record_grpc_call(&self, method: &'static str, code: tonic::Code, took: Duration) {
         let labels = GrpcLabels {
             provider: "azure",
             os_type: Os::Linux,
@@ -243,20 +243,20 @@ impl NodeMetrics {
     }
 
     /// Tells from now on whether the policy file is the policy in use.
-    pub fn watch_policy(&self, keeper: Arc<PolicyKeeper>) {
-        self.0.policy_problem.watch(move || keeper.problem().is_some());
+    pub fn watch_policy(&self, keeper: Arc<ReloadablePolicy>) {
+        self.0.policy_problem.watch(move || keeper.load_error().is_some());
     }
 
     /// Tells from now on whether pods that start get their Secrets.
-    pub fn watch_sync(&self, problem: SyncProblem) {
-        self.0.sync_problem.watch(move || problem.is_there());
+    pub fn watch_sync(&self, problem: SecretSyncHealth) {
+        self.0.sync_problem.watch(move || problem.is_failing());
     }
 
     /// Tells from now on how the volumes of this publisher are. The page tells the oldest look and
     /// the first end of each class.
     pub fn watch_volumes(&self, publisher: &Publisher) {
-        self.0.classes.watch(publisher.watched());
-        self.0.memory.watch(publisher.watched_memory());
+        self.0.classes.watch(publisher.state_reader());
+        self.0.memory.watch(publisher.memory_reader());
     }
 }
 

@@ -1,6 +1,6 @@
 //! A memory file system for a volume.
 
-mod staged;
+mod detached;
 
 use std::ffi::CString;
 use std::fmt;
@@ -11,7 +11,7 @@ use rustix::fs::statvfs;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
-pub(crate) use staged::StagedMount;
+pub(crate) use detached::DetachedMount;
 
 use crate::mount_table::MountTable;
 
@@ -23,58 +23,58 @@ use crate::mount_table::MountTable;
 /// that fails leaves no empty volume behind. A kept mount outlives the process, as the pods that
 /// use it do.
 #[derive(Debug)]
-pub struct Mount {
+pub struct TmpfsMount {
     dir: PathBuf,
-    kept: bool,
+    is_persistent: bool,
 }
 
-impl Mount {
+impl TmpfsMount {
     /// Mounts a tmpfs of `size` bytes on `dir`, or takes over the one that an earlier process
     /// left there: mounts are never stacked.
-    pub fn tmpfs(dir: &Path, size: u64) -> Result<Self, MountError> {
-        Self::tmpfs_of(dir, Shape { size, group: None })
+    pub fn mount_or_adopt(dir: &Path, size: u64) -> Result<Self, TmpfsMountError> {
+        Self::mount_or_adopt_with(dir, TmpfsOptions { size, group: None })
     }
 
     /// The same in the given shape.
-    pub(crate) fn tmpfs_of(dir: &Path, shape: Shape) -> Result<Self, MountError> {
+    pub(crate) fn mount_or_adopt_with(dir: &Path, shape: TmpfsOptions) -> Result<Self, TmpfsMountError> {
         if let Some(mount) = Self::find(dir)? {
             return Ok(mount);
         }
-        with_or_without_noswap(shape, |data| mount("tmpfs", dir, "tmpfs", FLAGS, data.as_c_str()))
-            .map_err(|errno| failure(MountOperation::Mount, dir, errno))?;
-        Ok(Self { dir: dir.to_owned(), kept: false })
+        with_or_without_noswap(shape, |data| mount("tmpfs", dir, "tmpfs", HARDENED_FLAGS, data.as_c_str()))
+            .map_err(|errno| mount_error(MountOperation::Mount, dir, errno))?;
+        Ok(Self { dir: dir.to_owned(), is_persistent: false })
     }
 
     /// The tmpfs that is mounted on `dir` already, if one is.
-    pub fn find(dir: &Path) -> Result<Option<Self>, MountError> {
-        let failed = |errno| failure(MountOperation::Inspect, dir, errno);
+    pub fn find(dir: &Path) -> Result<Option<Self>, TmpfsMountError> {
+        let failed = |errno| mount_error(MountOperation::Inspect, dir, errno);
         if !is_mount_point(dir).map_err(failed)? {
             return Ok(None);
         }
         let kind = rustix::fs::statfs(dir).map_err(failed)?.f_type;
         if kind == TMPFS_MAGIC {
-            Ok(Some(Self { dir: dir.to_owned(), kept: true }))
+            Ok(Some(Self { dir: dir.to_owned(), is_persistent: true }))
         } else {
-            Err(MountError::Foreign { dir: dir.to_owned() })
+            Err(TmpfsMountError::NotTmpfs { dir: dir.to_owned() })
         }
     }
 
     /// Every tmpfs that is mounted below `dir`, the deepest first.
-    pub fn find_below(dir: &Path) -> Result<Vec<Self>, MountError> {
-        let (real, table) = table_below(dir)?;
-        let found = table.memory_mounts_below(&real).into_iter().rev();
-        Ok(found.filter(|place| *place != real).map(|place| Self::taken_over(&place)).collect())
+    pub fn find_below(dir: &Path) -> Result<Vec<Self>, TmpfsMountError> {
+        let (real, table) = canonical_mount_table(dir)?;
+        let found = table.tmpfs_mounts_below(&real).into_iter().rev();
+        Ok(found.filter(|place| *place != real).map(|place| Self::adopted(&place)).collect())
     }
 
     /// A place below `dir` where a file system of any kind is mounted, bind mounts included.
-    pub fn any_below(dir: &Path) -> Result<Option<PathBuf>, MountError> {
-        let (real, table) = table_below(dir)?;
+    pub fn find_any_mount_below(dir: &Path) -> Result<Option<PathBuf>, TmpfsMountError> {
+        let (real, table) = canonical_mount_table(dir)?;
         Ok(table.any_mount_below(&real))
     }
 
     /// The tmpfs that is known to be mounted on `dir`.
-    pub(crate) fn taken_over(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), kept: true }
+    pub(crate) fn adopted(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), is_persistent: true }
     }
 
     /// Where the tmpfs is mounted.
@@ -83,48 +83,48 @@ impl Mount {
     }
 
     /// Lets the mount outlive this value: the volume is whole.
-    pub fn keep(&mut self) {
-        self.kept = true;
+    pub fn persist(&mut self) {
+        self.is_persistent = true;
     }
 
     /// Grows the tmpfs, if need be, so that files of these lengths fit into it beside what it
     /// holds. It never shrinks.
-    pub fn reserve(&self, lengths: impl IntoIterator<Item = u64>) -> Result<(), MountError> {
-        let failed = |errno| failure(MountOperation::Resize, &self.dir, errno);
+    pub fn ensure_capacity(&self, lengths: impl IntoIterator<Item = u64>) -> Result<(), TmpfsMountError> {
+        let failed = |errno| mount_error(MountOperation::Resize, &self.dir, errno);
         let usage = statvfs(&self.dir).map_err(failed)?;
         let page = usage.f_frsize.max(1);
-        let bytes = room_for(lengths, page);
+        let bytes = capacity_for(lengths, page);
         let free = usage.f_bfree.saturating_mul(page);
         if free >= bytes {
             return Ok(());
         }
         let used = usage.f_blocks.saturating_sub(usage.f_bfree).saturating_mul(page);
-        let size = used.saturating_add(bytes).saturating_add(SLACK);
+        let size = used.saturating_add(bytes).saturating_add(SPARE_CAPACITY);
         self.resize(size).map_err(failed)
     }
 
     /// Gives a tmpfs that somebody else mounted the flags and the bound of ours; it has room for
     /// what it holds. What runs on it sees no difference.
-    pub(crate) fn harden(&self) -> Result<(), MountError> {
-        let failed = |errno| failure(MountOperation::Resize, &self.dir, errno);
+    pub(crate) fn harden(&self) -> Result<(), TmpfsMountError> {
+        let failed = |errno| mount_error(MountOperation::Resize, &self.dir, errno);
         let usage = statvfs(&self.dir).map_err(failed)?;
         let used = usage.f_blocks.saturating_sub(usage.f_bfree).saturating_mul(usage.f_frsize);
-        self.resize(used.saturating_add(SLACK)).map_err(failed)
+        self.resize(used.saturating_add(SPARE_CAPACITY)).map_err(failed)
     }
 
     fn resize(&self, size: u64) -> Result<(), Errno> {
         // A remount must repeat what the mount was made with. It leaves mode and group alone.
-        let shape = Shape { size, group: None };
-        with_or_without_noswap(shape, |data| mount_remount(&self.dir, FLAGS, data.as_c_str()))
+        let shape = TmpfsOptions { size, group: None };
+        with_or_without_noswap(shape, |data| mount_remount(&self.dir, HARDENED_FLAGS, data.as_c_str()))
     }
 
     /// Unmounts the tmpfs, and with it everything in it. Succeeds where nothing is mounted.
-    pub fn unmount(mut self) -> Result<(), MountError> {
-        self.kept = true;
+    pub fn unmount(mut self) -> Result<(), TmpfsMountError> {
+        self.is_persistent = true;
         self.detach()
     }
 
-    fn detach(&self) -> Result<(), MountError> {
+    fn detach(&self) -> Result<(), TmpfsMountError> {
         let attempt = |flags| match unmount(&self.dir, UnmountFlags::NOFOLLOW | flags) {
             Err(Errno::INVAL | Errno::NOENT) => Ok(()),
             result => result,
@@ -134,13 +134,13 @@ impl Mount {
             Err(Errno::BUSY) => attempt(UnmountFlags::DETACH),
             result => result,
         }
-        .map_err(|errno| failure(MountOperation::Unmount, &self.dir, errno))
+        .map_err(|errno| mount_error(MountOperation::Unmount, &self.dir, errno))
     }
 }
 
-impl Drop for Mount {
+impl Drop for TmpfsMount {
     fn drop(&mut self) {
-        if self.kept {
+        if self.is_persistent {
             return;
         }
         if let Err(error) = self.detach() {
@@ -153,10 +153,10 @@ impl Drop for Mount {
 /// A volume's mount could not be made, changed or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum MountError {
+pub enum TmpfsMountError {
     /// A system call failed.
     #[error("could not {operation} the tmpfs on {}", dir.display())]
-    Call {
+    SystemCall {
         /// What was tried.
         operation: MountOperation,
         /// The mount point.
@@ -167,18 +167,18 @@ pub enum MountError {
     },
     /// Something else is mounted there.
     #[error("a file system that is no tmpfs is mounted on {}", dir.display())]
-    Foreign {
+    NotTmpfs {
         /// The mount point.
         dir: PathBuf,
     },
 }
 
-impl MountError {
+impl TmpfsMountError {
     /// What to do next, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Foreign { .. } => Some("unmount it, or choose another directory"),
-            Self::Call { source, .. } => match source.kind() {
+            Self::NotTmpfs { .. } => Some("unmount it, or choose another directory"),
+            Self::SystemCall { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some(
                     "mounting needs CAP_SYS_ADMIN: run privileged, or publish into a plain \
                      directory",
@@ -191,7 +191,7 @@ impl MountError {
 
     /// Whether the same call may succeed later.
     pub fn is_transient(&self) -> bool {
-        let Self::Call { source, .. } = self else { return false };
+        let Self::SystemCall { source, .. } = self else { return false };
         matches!(source.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::OutOfMemory)
     }
 }
@@ -222,9 +222,9 @@ impl fmt::Display for MountOperation {
 }
 
 /// The path of `dir` without links, which the mount table does not contain, and the table.
-fn table_below(dir: &Path) -> Result<(PathBuf, MountTable), MountError> {
+fn canonical_mount_table(dir: &Path) -> Result<(PathBuf, MountTable), TmpfsMountError> {
     let failed =
-        |source| MountError::Call { operation: MountOperation::Inspect, dir: dir.into(), source };
+        |source| TmpfsMountError::SystemCall { operation: MountOperation::Inspect, dir: dir.into(), source };
     let real = dir.canonicalize().map_err(failed)?;
     let table = MountTable::load().map_err(|error| failed(error.source))?;
     Ok((real, table))
@@ -243,17 +243,17 @@ fn is_mount_point(dir: &Path) -> Result<bool, Errno> {
 
 /// What a tmpfs is made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct TmpfsOptions {
     /// The bound, in bytes.
     pub(crate) size: u64,
     /// The group that may look into it; everybody where none is named.
     pub(crate) group: Option<u32>,
 }
 
-impl Shape {
+impl TmpfsOptions {
     /// One with room for files of these lengths and for what the layout needs.
-    pub(crate) fn holding(lengths: impl IntoIterator<Item = u64>, group: Option<u32>) -> Self {
-        Self { size: room_for(lengths, LARGEST_PAGE).saturating_add(SLACK), group }
+    pub(crate) fn with_capacity_for(lengths: impl IntoIterator<Item = u64>, group: Option<u32>) -> Self {
+        Self { size: capacity_for(lengths, LARGEST_PAGE).saturating_add(SPARE_CAPACITY), group }
     }
 
     /// The permission bits of the root.
@@ -261,7 +261,7 @@ impl Shape {
         if self.group.is_some() { 0o750 } else { 0o755 }
     }
 
-    fn options(self) -> Vec<(&'static str, String)> {
+    fn mount_options(self) -> Vec<(&'static str, String)> {
         let group = self.group.map(|group| ("gid", group.to_string()));
         let mode = ("mode", format!("{:04o}", self.mode()));
         [("size", self.size.to_string()), mode].into_iter().chain(group).collect()
@@ -270,18 +270,18 @@ impl Shape {
 
 /// How much files of these lengths take. A tmpfs counts in pages, and each file has its own; a long
 /// link takes one more.
-fn room_for(lengths: impl IntoIterator<Item = u64>, page: u64) -> u64 {
+fn capacity_for(lengths: impl IntoIterator<Item = u64>, page: u64) -> u64 {
     let pages = |length: u64| length.div_ceil(page).saturating_add(1).saturating_mul(page);
     lengths.into_iter().map(pages).fold(0, u64::saturating_add)
 }
 
 /// Kernels before 6.4, and user namespaces, know no `noswap`.
 fn with_or_without_noswap(
-    shape: Shape,
+    shape: TmpfsOptions,
     call: impl Fn(CString) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let options: Vec<_> =
-        shape.options().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        shape.mount_options().iter().map(|(key, value)| format!("{key}={value}")).collect();
     let options = |more: &str| {
         CString::new(format!("{}{more}", options.join(","))).map_err(|_nul| Errno::INVAL)
     };
@@ -291,18 +291,18 @@ fn with_or_without_noswap(
     }
 }
 
-fn failure(operation: MountOperation, dir: &Path, errno: Errno) -> MountError {
-    MountError::Call { operation, dir: dir.to_owned(), source: errno.into() }
+fn mount_error(operation: MountOperation, dir: &Path, errno: Errno) -> TmpfsMountError {
+    TmpfsMountError::SystemCall { operation, dir: dir.to_owned(), source: errno.into() }
 }
 
-const FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
+const HARDENED_FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
 /// The largest page of the machines that Linux runs on (arm64, ppc64). It is a bound: only what is
 /// written takes memory.
 const LARGEST_PAGE: u64 = 64 * 1024;
 
 /// Room beyond what is asked for, so that not every publish remounts.
-const SLACK: u64 = 64 * 1024;
+const SPARE_CAPACITY: u64 = 64 * 1024;
 
 /// `TMPFS_MAGIC` of `linux/magic.h`.
 pub(crate) const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use crate::directory::{DiskError, Operation, failure};
-use crate::generation::Generation;
+use crate::directory::{VolumeDiskError, DiskOperation, disk_error};
+use crate::generation::VolumeGeneration;
 
 /// The mount table as it is now. It is bytes: names of mount points are what their makers like.
 #[derive(Debug)]
@@ -13,25 +13,25 @@ pub(crate) struct MountTable(Vec<u8>);
 
 /// One line of the table, as far as it matters here.
 #[derive(Debug, PartialEq, Eq)]
-struct Line<'a> {
+struct MountTableEntry<'a> {
     device: &'a [u8],
     root: &'a [u8],
-    point: PathBuf,
-    kind: &'a [u8],
+    mount_point: PathBuf,
+    fs_type: &'a [u8],
 }
 
 impl MountTable {
-    pub(crate) fn load() -> Result<Self, DiskError> {
+    pub(crate) fn load() -> Result<Self, VolumeDiskError> {
         let path = Path::new("/proc/self/mountinfo");
-        std::fs::read(path).map(Self).map_err(|error| failure(Operation::Read, path, error))
+        std::fs::read(path).map(Self).map_err(|error| disk_error(DiskOperation::Read, path, error))
     }
 
     /// The generations on `device` (`major:minor`) of which a mount shows a part.
     ///
     /// That is the work of `subPath`: the kubelet binds the file itself, through the links, into
     /// the container, which then sees the inode of one generation for as long as it lives.
-    pub(crate) fn shown_generations(&self, device: &str) -> Vec<Generation> {
-        let roots = self.lines().filter(|line| line.device == device.as_bytes());
+    pub(crate) fn mounted_generations(&self, device: &str) -> Vec<VolumeGeneration> {
+        let roots = self.entries().filter(|line| line.device == device.as_bytes());
         // Names of generations hold nothing that the table escapes.
         let generation = |part: &[u8]| std::str::from_utf8(part).ok()?.parse().ok();
         roots
@@ -40,16 +40,16 @@ impl MountTable {
     }
 
     /// How many mounts lie on one another on `point`.
-    pub(crate) fn layers(&self, point: &Path) -> usize {
-        self.lines().filter(|line| line.point == point).count()
+    pub(crate) fn layer_count(&self, point: &Path) -> usize {
+        self.entries().filter(|line| line.mount_point == point).count()
     }
 
     /// Where a tmpfs is mounted below `dir`, each place once.
-    pub(crate) fn memory_mounts_below(&self, dir: &Path) -> Vec<PathBuf> {
+    pub(crate) fn tmpfs_mounts_below(&self, dir: &Path) -> Vec<PathBuf> {
         let mut points: Vec<_> = self
-            .lines()
-            .filter(|line| line.kind == b"tmpfs" && line.point.starts_with(dir))
-            .map(|line| line.point)
+            .entries()
+            .filter(|line| line.fs_type == b"tmpfs" && line.mount_point.starts_with(dir))
+            .map(|line| line.mount_point)
             .collect();
         points.sort();
         points.dedup();
@@ -58,17 +58,17 @@ impl MountTable {
 
     /// A place below `dir` where a file system of any kind is mounted.
     pub(crate) fn any_mount_below(&self, dir: &Path) -> Option<PathBuf> {
-        let below = |line: &Line<'_>| line.point != dir && line.point.starts_with(dir);
-        self.lines().find(below).map(|line| line.point)
+        let below = |line: &MountTableEntry<'_>| line.mount_point != dir && line.mount_point.starts_with(dir);
+        self.entries().find(below).map(|line| line.mount_point)
     }
 
-    fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+    fn entries(&self) -> impl Iterator<Item = MountTableEntry<'_>> {
         self.0.split(|byte| *byte == b'\n').filter_map(|line| {
             let mut fields = line.split(|byte| *byte == b' ').skip(2);
             let (device, root, point) = (fields.next()?, fields.next()?, fields.next()?);
             // Optional fields, and a dash behind the last.
             let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-            Some(Line { device, root, point: unescape(point), kind })
+            Some(MountTableEntry { device, root, mount_point: unescape(point), fs_type: kind })
         })
     }
 }
@@ -117,8 +117,8 @@ broken line
     #[test]
     fn only_parts_of_generations_on_the_same_device_count() {
         let shown = |device| {
-            let shown = table().shown_generations(device);
-            shown.iter().map(Generation::number).collect::<Vec<_>>()
+            let shown = table().mounted_generations(device);
+            shown.iter().map(VolumeGeneration::number).collect::<Vec<_>>()
         };
         assert_eq!(shown("0:45"), [3]);
         assert_eq!(shown("8:1"), [5]);
@@ -128,14 +128,14 @@ broken line
     #[test]
     fn stacked_mounts_are_counted() {
         for (point, layers) in [("/pods/a/volumes/v/mount", 2), ("/pods/c", 1), ("/pods", 0)] {
-            assert_eq!(table().layers(Path::new(point)), layers, "{point}");
+            assert_eq!(table().layer_count(Path::new(point)), layers, "{point}");
         }
-        assert_eq!(table().layers(Path::new("/pods/a b\\/mount")), 1);
+        assert_eq!(table().layer_count(Path::new("/pods/a b\\/mount")), 1);
     }
 
     #[test]
     fn memory_mounts_are_found_below_a_directory_and_not_beside_it() {
-        let found = table().memory_mounts_below(Path::new("/pods"));
+        let found = table().tmpfs_mounts_below(Path::new("/pods"));
         let expected = [
             "/pods/a/subpaths/v/c/0",
             "/pods/a/volumes/v/mount",

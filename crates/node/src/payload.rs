@@ -53,10 +53,10 @@ impl<'a> Payload<'a> {
         }
         for entry in entries {
             if entry.mode > MAX_MODE {
-                problems.push(PayloadProblem::Mode { path: entry.path.clone(), mode: entry.mode });
+                problems.push(PayloadProblem::InvalidMode { path: entry.path.clone(), mode: entry.mode });
             }
             if files.insert(entry.path.as_str(), entry).is_some() {
-                problems.push(PayloadProblem::Twice { path: entry.path.clone() });
+                problems.push(PayloadProblem::DuplicatePath { path: entry.path.clone() });
             }
         }
         for entry in files.values() {
@@ -74,8 +74,8 @@ impl<'a> Payload<'a> {
     }
 
     /// The names that a reader shall see in the volume, sorted.
-    pub(crate) fn tops(&self) -> Vec<&'a str> {
-        let mut tops: Vec<_> = self.files().map(|entry| entry.path.top()).collect();
+    pub(crate) fn top_level_names(&self) -> Vec<&'a str> {
+        let mut tops: Vec<_> = self.files().map(|entry| entry.path.top_level_name()).collect();
         tops.sort_unstable();
         tops.dedup();
         tops
@@ -91,7 +91,7 @@ pub enum PayloadProblem {
     NoFile,
     /// A path is claimed twice.
     #[error("`{path}` is there twice")]
-    Twice {
+    DuplicatePath {
         /// The path.
         path: FilePath,
     },
@@ -105,7 +105,7 @@ pub enum PayloadProblem {
     },
     /// A mode has more than permission bits.
     #[error("mode {mode:#o} of `{path}` has more than permission bits")]
-    Mode {
+    InvalidMode {
         /// The path.
         path: FilePath,
         /// The mode as it came.
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_of_a_payload_is_told_at_once() {
+    fn all_payload_problems_are_reported_together() {
         let entries = [entry("a", 0o644), entry("a", 0o644), entry("a/b", 0o100_644)];
         let problems = Payload::parse(&entries).unwrap_err();
         let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();

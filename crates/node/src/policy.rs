@@ -35,34 +35,34 @@
 
 mod access;
 mod document;
-mod guard;
-mod keeper;
+mod checked_provider;
+mod reloadable;
 mod pattern;
-mod problem;
+mod error;
 mod rule;
 mod suggest;
 #[cfg(test)]
 mod tests;
 
-pub use access::{Access, SharedIdentity, VaultObjectName};
-pub use guard::{GuardedProvider, PolicyMode};
-pub use keeper::{PolicyKeeper, Reload};
-pub use problem::{PolicyError, PolicyProblem, PolicyProblems};
-pub use suggest::{ObservedReads, Suggestion};
+pub use access::{VaultAccess, SharedIdentity, VaultObjectName};
+pub use checked_provider::{PolicyCheckedProvider, PolicyMode};
+pub use reloadable::{ReloadablePolicy, PolicyReload};
+pub use error::{PolicyError, PolicyProblem, PolicyProblems};
+pub use suggest::{ObservedReads, PolicySuggestion};
 
-use rule::Rule;
+use rule::PolicyRule;
 
 /// What the namespaces of a cluster may read through the identities of its nodes.
 ///
 /// The default has no rule: it allows nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Policy {
-    rules: Vec<Rule>,
+pub struct NodePolicy {
+    rules: Vec<PolicyRule>,
 }
 
 /// What a policy says to one access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict<'a> {
+pub enum PolicyVerdict<'a> {
     /// This rule allows it, the first of those that do.
     Allowed {
         /// The rule's name.
@@ -72,7 +72,7 @@ pub enum Verdict<'a> {
     Unmatched,
 }
 
-impl<'a> Verdict<'a> {
+impl<'a> PolicyVerdict<'a> {
     /// Whether a rule allows it.
     pub const fn is_allowed(self) -> bool {
         matches!(self, Self::Allowed { .. })
@@ -87,11 +87,11 @@ impl<'a> Verdict<'a> {
     }
 }
 
-impl Policy {
+impl NodePolicy {
     /// Judges one access. What no rule allows is not allowed.
-    pub fn judge(&self, access: &Access) -> Verdict<'_> {
+    pub fn evaluate(&self, access: &VaultAccess) -> PolicyVerdict<'_> {
         let rule = self.rules.iter().find(|rule| rule.allows(access));
-        rule.map_or(Verdict::Unmatched, |rule| Verdict::Allowed { rule: &rule.name })
+        rule.map_or(PolicyVerdict::Unmatched, |rule| PolicyVerdict::Allowed { rule: &rule.name })
     }
 
     /// How many rules there are.

@@ -9,7 +9,7 @@ mod azure;
 pub mod fuzzing;
 mod name;
 mod registry;
-mod serve;
+mod provider_server;
 mod socket;
 mod tokens;
 
@@ -20,19 +20,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
-use lanyard_keyvault::{MemoryExhausted, Pod, Proofs, ReadMemory, RetryClass, SecretBytes};
-use lanyard_vocabulary::{Healing, OutcomeCode};
+use lanyard_keyvault::{MemoryExhausted, VolumePod, PodCredentials, ReadMemory, RetryClass, SharedSecretBytes};
+use lanyard_vocabulary::{RecoveryMode, OutcomeCode};
 
-use crate::path::FilePath;
+use crate::file_path::FilePath;
 use crate::payload::FileEntry;
 
 pub use attributes::PodOverrides;
 pub use azure::{AzureProvider, AzureProviderSettings};
 pub use name::{ParseProviderNameError, ProviderName};
 pub use registry::ProviderRegistry;
-pub use serve::ServedProvider;
-pub(crate) use serve::keep_memory;
-pub use socket::{SocketProviders, SocketSettings};
+pub use provider_server::ProviderServer;
+pub(crate) use provider_server::hold_memory_until_sent;
+pub use socket::{SocketProviders, SocketProviderSettings};
 
 /// Fills volumes.
 #[async_trait]
@@ -42,26 +42,26 @@ pub trait Provider: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// A [`Refusal`] that says what was tried, what came back and what to do next.
-    async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal>;
+    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError>;
 }
 
 /// What a provider is asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct FillRequest<'a> {
+pub struct ProviderRequest<'a> {
     /// The class of the volume.
     pub class: &'a SecretProviderClass,
     /// Whose volume it is.
-    pub pod: &'a Pod,
+    pub pod: &'a VolumePod,
     /// The volume's attributes as the kubelet gave them, without tokens.
     pub attributes: &'a BTreeMap<String, String>,
     /// What the pod brings to prove who it is.
-    pub proofs: &'a Proofs,
+    pub proofs: &'a PodCredentials,
     /// Where the volume is; other people's providers are told.
     pub target: &'a str,
     /// What waits for the answer.
     pub urgency: Urgency,
     /// What the volume holds now; empty at the first publish.
-    pub mounted: &'a [ObjectVersion],
+    pub mounted: &'a [ProviderObjectVersion],
     /// The memory that the filling takes.
     pub memory: &'a dyn ReadMemory,
 }
@@ -72,14 +72,14 @@ pub enum Urgency {
     /// A pod cannot start without it.
     Mount,
     /// Somebody asked for it: the force-refresh annotation. Nothing cached is good enough.
-    Refresh,
+    ForceRefresh,
     /// The volume is mounted; it is time to look again.
     Rotation,
 }
 
 /// The version of an object in a volume, as the pod status lists it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectVersion {
+pub struct ProviderObjectVersion {
     /// The id: of Key Vault `<type>/<name>`, and `/<place>` in a history.
     pub id: String,
     /// The version.
@@ -88,21 +88,21 @@ pub struct ObjectVersion {
 
 /// What a volume shall hold: all of it.
 #[derive(Debug)]
-pub struct Filling {
+pub struct ProviderResponse {
     /// The files.
-    pub files: Vec<FilledFile>,
+    pub files: Vec<ProviderFile>,
     /// The versions of the objects, sorted by id, each id once.
-    pub versions: Vec<ObjectVersion>,
+    pub versions: Vec<ProviderObjectVersion>,
     /// What is known about the times of each object, by id. Other people's providers know none.
-    pub stamps: BTreeMap<String, Stamps>,
+    pub timestamps: BTreeMap<String, ObjectTimestamps>,
     /// Where the vault could not be read and the node's cache answered: why.
-    pub stale: Option<Stale>,
+    pub stale: Option<StaleResponse>,
 }
 
-impl Filling {
+impl ProviderResponse {
     /// The files as [`Volume::publish`](crate::Volume::publish) takes them, owned by `group`. Where
     /// the provider names no mode it is 0644, or 0640 for a group.
-    pub fn entries(&self, group: Option<u32>) -> Vec<FileEntry<'_>> {
+    pub fn file_entries(&self, group: Option<u32>) -> Vec<FileEntry<'_>> {
         let default_mode = if group.is_some() { 0o640 } else { 0o644 };
         let entries = self.files.iter().map(|file| FileEntry {
             path: file.path.clone(),
@@ -116,23 +116,23 @@ impl Filling {
 
 /// Why a filling is of the past.
 #[derive(Debug, Clone)]
-pub struct Stale {
+pub struct StaleResponse {
     /// Since when the vault could not be read, as far as this process knows.
     pub since: Timestamp,
     /// What the volume would have been refused with.
-    pub instead_of: Refusal,
+    pub fetch_error: ProviderError,
 }
 
 /// A file of a volume.
 #[derive(Debug)]
-pub struct FilledFile {
+pub struct ProviderFile {
     /// Where in the volume.
     pub path: FilePath,
     /// The permission bits; nothing leaves the choice to the publisher (0644, or 0640 for the
     /// pod's group).
     pub mode: Option<u32>,
     /// The bytes.
-    pub content: SecretBytes,
+    pub content: SharedSecretBytes,
     /// The id of the object that it was made from, where the provider says it.
     pub object: Option<String>,
 }
@@ -140,7 +140,7 @@ pub struct FilledFile {
 /// The times of an object, from the vault's attributes and tags and from a credential document;
 /// never the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stamps {
+pub struct ObjectTimestamps {
     /// When the version was created in the vault.
     pub created: Option<Timestamp>,
     /// When what it holds begins to be valid.
@@ -156,7 +156,7 @@ pub struct Stamps {
 /// A volume was not filled.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal {
+pub struct ProviderError {
     /// The stable code.
     pub code: OutcomeCode,
     /// What was tried and what came back, causes included; no secrets.
@@ -167,24 +167,24 @@ pub struct Refusal {
     pub retry: RetryClass,
     /// For how long nobody asks, where nobody was asked for this either: others have found out that
     /// there is no answer. Where it is given, this is no failure of the volume's own.
-    pub turned_away: Option<Duration>,
+    pub suppressed_for: Option<Duration>,
 }
 
-impl Refusal {
+impl ProviderError {
     /// A refusal with the hint and the retry class of its code.
     pub fn new(code: OutcomeCode, message: impl Into<String>) -> Self {
-        let retry = match code.healing() {
-            Healing::Never => RetryClass::Invalid,
-            Healing::ByItself => RetryClass::Transient,
+        let retry = match code.recovery_mode() {
+            RecoveryMode::Never => RetryClass::Invalid,
+            RecoveryMode::ByItself => RetryClass::Transient,
         };
         let hint = code.hint().to_owned();
-        Self { code, message: message.into(), hint, retry, turned_away: None }
+        Self { code, message: message.into(), hint, retry, suppressed_for: None }
     }
 
     /// The refusal of a volume for which the node has no memory.
-    pub(crate) fn of_memory(exhausted: MemoryExhausted) -> Self {
+    pub(crate) fn from_memory_exhausted(exhausted: MemoryExhausted) -> Self {
         let refusal = Self::new(OutcomeCode::VolumeMemoryExhausted, exhausted.message);
-        let retry = if exhausted.is_hopeless { RetryClass::Invalid } else { refusal.retry };
+        let retry = if exhausted.exceeds_node_capacity { RetryClass::Invalid } else { refusal.retry };
         Self { retry, ..refusal }.with_hint(exhausted.hint)
     }
 

@@ -8,19 +8,19 @@
 //! fsmount(2)): a process that is killed at any moment leaves either nothing at the target or a
 //! whole volume. Linux 5.8 is needed: before, nobody tells a mount from what it lies on.
 
-mod contents;
-mod decide;
+mod fetched_response;
+mod publish_plan;
 mod disk;
 mod failure;
-mod keep;
-mod lane;
-mod mounted;
-mod place;
+mod refresh;
+mod volume_lock;
+mod mounted_volume;
+mod mount_target;
 mod recover;
-mod source;
+mod fetch;
 mod state;
-mod tell;
-mod withdraw;
+mod pod_events;
+mod unpublish;
 
 #[cfg(test)]
 mod fixture;
@@ -39,33 +39,33 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
 pub use failure::PublishFailure;
-pub use keep::Refreshed;
-pub use recover::Recovered;
+pub use refresh::RefreshOutcome;
+pub use recover::RecoveryOutcome;
 pub use state::VolumeState;
 
 use crate::audit::AuditTrail;
 use crate::classes::ClassSource;
 use crate::error::PublishError;
-use crate::fuse::Fuse;
-use crate::memory::NodeMemory;
+use crate::fail_point::FailPoint;
+use crate::memory::MemoryAccount;
 use crate::mount_table::MountTable;
-use crate::order::MountOrder;
+use crate::publish_request::PublishRequest;
 use crate::provider::{Provider, Urgency};
 use crate::reporter::Reporter;
-use crate::rotation::{IntervalBounds, PollInterval, RotatingVolume, Volumes};
-use crate::step::Step;
-use contents::Supply;
-use decide::Plan;
-use disk::{Desk, Survey};
-use lane::{Account, Lanes, Turn};
-use mounted::Mounted;
-use place::Place;
-use tell::Failures;
+use crate::rotation::{IntervalBounds, PollInterval, RotatingVolume, RotatableVolumes};
+use crate::volume_step::Step;
+use fetched_response::FetchedResponse;
+use publish_plan::PublishPlan;
+use disk::{PublishContext, TargetInspection};
+use volume_lock::{VolumeMemoryBudget, VolumeLocks, VolumeLockGuard};
+use mounted_volume::MountedVolume;
+use mount_target::MountTarget;
+use pod_events::PublishFailureHistory;
 
 /// Publishes volumes. Clones share everything.
 #[derive(Debug, Clone)]
 pub struct Publisher {
-    engine: Arc<Engine>,
+    engine: Arc<PublishEngine>,
 }
 
 /// What a publisher is told once.
@@ -83,16 +83,16 @@ pub struct PublisherSettings {
     pub interval_bounds: IntervalBounds,
     /// How long a provider may take. The kubelet gives up after two minutes, and then knows only
     /// that time passed; so this is shorter.
-    pub fill_deadline: Duration,
+    pub fetch_timeout: Duration,
     /// How long the first report of a volume is waited for, before the pod may start without it.
-    pub report_deadline: Duration,
+    pub report_timeout: Duration,
     /// How many bytes the files of one volume may have together.
     pub content_limit: u64,
     /// The memory of all volumes of the node: the pages and inodes of everything in them, retired
     /// generations included, and what is read for them. It is charged to this process, whose own
     /// limit has to leave room beside it. New volumes stop at three quarters, so that mounted ones
     /// can rotate.
-    pub memory: NodeMemory,
+    pub memory: MemoryAccount,
     /// Whether a volume is filled before it is mounted, where the kernel can.
     pub staged_mounts: bool,
     /// Where it stands that an older credential was taken because its class says so.
@@ -110,12 +110,12 @@ impl PublisherSettings {
             driver_name: driver_name.into(),
             interval: Some(PollInterval::DEFAULT),
             interval_bounds: IntervalBounds::default(),
-            fill_deadline: Duration::from_secs(100),
-            report_deadline: Duration::from_secs(5),
+            fetch_timeout: Duration::from_secs(100),
+            report_timeout: Duration::from_secs(5),
             content_limit: 32 * 1024 * 1024,
-            memory: NodeMemory::new(64 * 1024 * 1024),
+            memory: MemoryAccount::new(64 * 1024 * 1024),
             staged_mounts: true,
-            audit: AuditTrail::nowhere(),
+            audit: AuditTrail::disabled(),
             #[cfg(feature = "crash-points")]
             crash_at: None,
         }
@@ -125,18 +125,18 @@ impl PublisherSettings {
 /// The memory of all volumes of a node together, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct VolumesMemory {
+pub struct NodeMemoryUsage {
     /// What they hold, what is being written, and what was read.
     pub used: u64,
     /// What of it was read: for volumes that are not written yet, or cached for the next ones.
-    pub read: u64,
+    pub read_or_cached: u64,
     /// What they may hold.
     pub limit: u64,
 }
 
-impl VolumesMemory {
-    fn of(memory: &NodeMemory) -> Self {
-        Self { used: memory.used(), read: memory.read(), limit: memory.limit() }
+impl NodeMemoryUsage {
+    fn of(memory: &MemoryAccount) -> Self {
+        Self { used: memory.used(), read_or_cached: memory.read_or_cached(), limit: memory.limit() }
     }
 }
 
@@ -157,19 +157,19 @@ impl Publisher {
     /// A publisher that knows no volume yet; see [`Publisher::recover`].
     pub fn new(settings: PublisherSettings, parts: PublisherParts) -> Self {
         #[cfg(feature = "crash-points")]
-        let fuse = Fuse::killing_at(settings.crash_at.clone());
+        let fuse = FailPoint::crashing_at(settings.crash_at.clone());
         #[cfg(not(feature = "crash-points"))]
-        let fuse = Fuse::default();
-        let desk = Desk {
-            clock: Arc::clone(&parts.clock),
-            fuse,
-            driver: settings.driver_name.clone(),
+        let fuse = FailPoint::default();
+        let desk = PublishContext {
+            shared_clock: Arc::clone(&parts.clock),
+            fail_point: fuse,
+            driver_name: settings.driver_name.clone(),
             content_limit: settings.content_limit,
-            staged: settings.staged_mounts,
+            staged_mounts: settings.staged_mounts,
             audit: settings.audit.clone(),
         };
-        let lanes = Lanes::new(settings.memory.clone());
-        let engine = Engine { settings, parts, desk, lanes, failures: Failures::default() };
+        let lanes = VolumeLocks::new(settings.memory.clone());
+        let engine = PublishEngine { settings, parts, context: desk, locks: lanes, failure_history: PublishFailureHistory::default() };
         Self { engine: Arc::new(engine) }
     }
 
@@ -180,7 +180,7 @@ impl Publisher {
     ///
     /// Where the kernel is too old, and where the table of mounts cannot be read. A volume that
     /// cannot be is told in the answer and looked at again when the kubelet asks for it.
-    pub async fn recover(&self) -> Result<Recovered, PublishFailure> {
+    pub async fn recover(&self) -> Result<RecoveryOutcome, PublishFailure> {
         self.engine.recover().await
     }
 
@@ -198,26 +198,26 @@ impl Publisher {
     ///
     /// What was begun is finished. Who is dropped while another works on the same target has no
     /// effect.
-    pub async fn publish(&self, order: MountOrder) -> Result<(), PublishFailure> {
-        self.publish_within(order, None).await
+    pub async fn publish(&self, order: PublishRequest) -> Result<(), PublishFailure> {
+        self.publish_with_permit(order, None).await
     }
 
     /// The same; the permit is held until the work is done, though the caller may be gone by then.
-    pub(crate) async fn publish_within(
+    pub(crate) async fn publish_with_permit(
         &self,
-        order: MountOrder,
+        order: PublishRequest,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Result<(), PublishFailure> {
         let engine = Arc::clone(&self.engine);
-        let turn = engine.lanes.turn(&order.target).await;
+        let turn = engine.locks.lock(&order.target).await;
         let work = async move {
             let _permit = permit;
             let (pod, class) = (order.pod.clone(), order.class_name.clone());
             let published = engine.publish(turn, order).await;
-            engine.desk.fuse.reach(Step::Answer);
-            published.map_err(|failure| failure.of_pod(&pod, &class))
+            engine.context.fail_point.reach_step(Step::Answer);
+            published.map_err(|failure| failure.with_pod_context(&pod, &class))
         };
-        finish(work).await
+        run_to_completion(work).await
     }
 
     /// Takes the volume at `target` away. A volume that was never there, or that is there only in
@@ -233,17 +233,17 @@ impl Publisher {
     /// As [`Publisher::publish`].
     pub async fn unpublish(&self, volume_id: &str, target: &Path) -> Result<(), PublishFailure> {
         let engine = Arc::clone(&self.engine);
-        let leaving = engine.lanes.leave(target);
-        let turn = engine.lanes.turn(target).await;
+        let leaving = engine.locks.begin_unpublish(target);
+        let turn = engine.locks.lock(target).await;
         // Whoever asks a source from now on comes after this and wants the volume anew.
         drop(leaving);
         let (volume_id, target) = (volume_id.to_owned(), target.to_owned());
         let work = async move {
-            let withdrawn = engine.withdraw(turn, &volume_id, &target).await;
-            engine.desk.fuse.reach(Step::Answer);
+            let withdrawn = engine.unpublish(turn, &volume_id, &target).await;
+            engine.context.fail_point.reach_step(Step::Answer);
             withdrawn
         };
-        finish(work).await
+        run_to_completion(work).await
     }
 
     /// Asks the source of a mounted volume again, whether it is time or not.
@@ -259,36 +259,36 @@ impl Publisher {
         &self,
         target: &Path,
         urgency: Urgency,
-    ) -> Result<Refreshed, PublishFailure> {
+    ) -> Result<RefreshOutcome, PublishFailure> {
         let engine = Arc::clone(&self.engine);
-        let turn = engine.lanes.turn(target).await;
-        finish(async move { engine.refresh(turn, urgency).await }).await
+        let turn = engine.locks.lock(target).await;
+        run_to_completion(async move { engine.refresh(turn, urgency).await }).await
     }
 
     /// What is known about every mounted volume, sorted by target.
     pub fn states(&self) -> Vec<Arc<VolumeState>> {
-        self.engine.lanes.states()
+        self.engine.locks.states()
     }
 
     /// The same for who looks again and again; it keeps nothing of the publisher alive but that.
-    pub(crate) fn watched(
+    pub(crate) fn state_reader(
         &self,
     ) -> impl Fn() -> Vec<Arc<VolumeState>> + Send + Sync + 'static + use<> {
-        let lanes = self.engine.lanes.clone();
+        let lanes = self.engine.locks.clone();
         move || lanes.states()
     }
 
     /// How much memory the volumes hold, and may hold.
-    pub fn memory(&self) -> VolumesMemory {
-        VolumesMemory::of(&self.engine.settings.memory)
+    pub fn memory(&self) -> NodeMemoryUsage {
+        NodeMemoryUsage::of(&self.engine.settings.memory)
     }
 
     /// The same for who looks again and again; see [`Publisher::watched`].
-    pub(crate) fn watched_memory(
+    pub(crate) fn memory_reader(
         &self,
-    ) -> impl Fn() -> VolumesMemory + Send + Sync + 'static + use<> {
+    ) -> impl Fn() -> NodeMemoryUsage + Send + Sync + 'static + use<> {
         let memory = self.engine.settings.memory.clone();
-        move || VolumesMemory::of(&memory)
+        move || NodeMemoryUsage::of(&memory)
     }
 
     /// Whether something is mounted at `target`, be it known to this process or not, and wherever
@@ -299,162 +299,162 @@ impl Publisher {
             return true;
         }
         let (dir, target) = (self.engine.settings.kubelet_dir.clone(), target.to_owned());
-        let look = move || match Place::parse(&dir, &target) {
+        let look = move || match MountTarget::parse(&dir, &target) {
             Some(place) => place.may_be_mounted(),
-            None => MountTable::load().map_or(true, |table| table.layers(&target) > 0),
+            None => MountTable::load().map_or(true, |table| table.layer_count(&target) > 0),
         };
-        blocking(look).await.unwrap_or(true)
+        run_blocking(look).await.unwrap_or(true)
     }
 
     /// What is known about the volume at `target`.
     pub fn state(&self, target: &Path) -> Option<Arc<VolumeState>> {
-        self.engine.lanes.state(target)
+        self.engine.locks.state(target)
     }
 }
 
 #[async_trait]
-impl Volumes for Publisher {
+impl RotatableVolumes for Publisher {
     fn volumes(&self) -> Vec<RotatingVolume> {
-        self.states().iter().map(|state| state.rotating()).collect()
+        self.states().iter().map(|state| state.to_rotating_volume()).collect()
     }
 
     async fn rotate(&self, target: &Path, urgency: Urgency, looked: Option<Timestamp>) {
         let engine = Arc::clone(&self.engine);
-        let turn = engine.lanes.turn(target).await;
+        let turn = engine.locks.lock(target).await;
         // Whom it concerns is told already.
-        let told = finish(async move { engine.rotate(turn, urgency, looked).await }).await;
+        let told = run_to_completion(async move { engine.rotate(turn, urgency, looked).await }).await;
         tracing::debug!(target_path = %target.display(), ?told, "rotated by itself");
     }
 
     async fn scrub(&self, target: &Path) -> Result<Option<Timestamp>, PublishError> {
         let engine = Arc::clone(&self.engine);
-        let turn = engine.lanes.turn(target).await;
+        let turn = engine.locks.lock(target).await;
         let work = async move { engine.scrub(turn).await };
         tokio::spawn(work.in_current_span()).await.unwrap_or(Ok(None))
     }
 }
 
 #[derive(Debug)]
-struct Engine {
+struct PublishEngine {
     settings: PublisherSettings,
     parts: PublisherParts,
-    desk: Desk,
-    lanes: Lanes,
-    failures: Failures,
+    context: PublishContext,
+    locks: VolumeLocks,
+    failure_history: PublishFailureHistory,
 }
 
-impl Engine {
+impl PublishEngine {
     /// A failure is final for the kubelet only where nothing is mounted: it would forget the
     /// volume, and kubelets before 1.34.4 and 1.35.4 would clear the directory of a running pod.
-    async fn publish(&self, mut turn: Turn, order: MountOrder) -> Result<(), PublishFailure> {
-        let place = self.place(&order.target)?;
-        let was_mounted = turn.mounted().is_some();
-        match self.bring(&mut turn, place.clone(), order).await {
+    async fn publish(&self, mut turn: VolumeLockGuard, order: PublishRequest) -> Result<(), PublishFailure> {
+        let place = self.parse_target(&order.target)?;
+        let was_mounted = turn.volume_mut().is_some();
+        match self.ensure_mounted(&mut turn, place.clone(), order).await {
             Err(failure) if failure.is_final() => {
                 let look = move || place.may_be_mounted();
-                let is_mounted = was_mounted || blocking(look).await.unwrap_or(true);
-                Err(if is_mounted { failure.not_final() } else { failure })
+                let is_mounted = was_mounted || run_blocking(look).await.unwrap_or(true);
+                Err(if is_mounted { failure.into_non_final() } else { failure })
             }
             brought => brought,
         }
     }
 
     /// Brings the volume about that is ordered.
-    async fn bring(
+    async fn ensure_mounted(
         &self,
-        turn: &mut Turn,
-        place: Place,
-        order: MountOrder,
+        turn: &mut VolumeLockGuard,
+        place: MountTarget,
+        order: PublishRequest,
     ) -> Result<(), PublishFailure> {
         if self.is_intact(turn).await? {
-            self.keep(turn, order).await;
+            self.handle_republish(turn, order).await;
             return Ok(());
         }
-        let Survey { plan, found } = self.survey(&place).await?;
+        let TargetInspection { plan, existing: found } = self.inspect_target(&place).await?;
         match plan {
-            Plan::Refuse(obstacle) => Err(PublishFailure::of_obstacle(obstacle, place.path())),
-            Plan::Keep { .. } => {
-                let desk = self.desk.clone();
+            PublishPlan::Refuse(obstacle) => Err(PublishFailure::from_obstacle(obstacle, place.path())),
+            PublishPlan::KeepMounted { .. } => {
+                let desk = self.context.clone();
                 let known = order.clone();
-                let take = move || found.and_then(|it| it.into_mounted(&desk, place, Some(known)));
-                *turn.mounted() = blocking(take).await?;
-                self.keep(turn, order).await;
+                let take = move || found.and_then(|it| it.into_mounted_volume(&desk, place, Some(known)));
+                *turn.volume_mut() = run_blocking(take).await?;
+                self.handle_republish(turn, order).await;
                 Ok(())
             }
-            Plan::Complete => self.complete(turn, (place, found), order).await,
-            Plan::Mount | Plan::Uncover => self.mount(turn, place, order).await,
+            PublishPlan::FillExisting => self.fill_existing_mount(turn, (place, found), order).await,
+            PublishPlan::Mount | PublishPlan::RemoveTopLayer => self.mount_volume(turn, place, order).await,
         }
     }
 
     /// Fills a volume and mounts it.
-    async fn mount(
+    async fn mount_volume(
         &self,
-        turn: &mut Turn,
-        place: Place,
-        order: MountOrder,
+        turn: &mut VolumeLockGuard,
+        place: MountTarget,
+        order: PublishRequest,
     ) -> Result<(), PublishFailure> {
-        let (desk, known) = (self.desk.clone(), order.clone());
+        let (desk, known) = (self.context.clone(), order.clone());
         let mount =
-            move |supply, account: &Account| disk::mount(&desk, place, known, supply, account);
-        self.fill(turn, &order, mount).await
+            move |supply, account: &VolumeMemoryBudget| disk::mount_new_volume(&desk, place, known, supply, account);
+        self.fetch_and_mount(turn, &order, mount).await
     }
 
     /// Fills a volume that is mounted already, in which nothing of ours is to be read yet.
-    async fn complete(
+    async fn fill_existing_mount(
         &self,
-        turn: &mut Turn,
-        (place, found): (Place, Option<disk::Found>),
-        order: MountOrder,
+        turn: &mut VolumeLockGuard,
+        (place, found): (MountTarget, Option<disk::ExistingMount>),
+        order: PublishRequest,
     ) -> Result<(), PublishFailure> {
-        let (desk, known) = (self.desk.clone(), order.clone());
-        let complete = move |supply, account: &Account| {
+        let (desk, known) = (self.context.clone(), order.clone());
+        let complete = move |supply, account: &VolumeMemoryBudget| {
             let lost = || PublishFailure::new(OutcomeCode::FailedToMount, "it went away");
             let found = found.ok_or_else(lost)?;
-            let mut mounted = found.into_mounted(&desk, place, Some(known)).ok_or_else(lost)?;
-            disk::refill(&desk, &mut mounted, supply, account)?;
+            let mut mounted = found.into_mounted_volume(&desk, place, Some(known)).ok_or_else(lost)?;
+            disk::update_content(&desk, &mut mounted, supply, account)?;
             Ok(mounted)
         };
-        self.fill(turn, &order, complete).await
+        self.fetch_and_mount(turn, &order, complete).await
     }
 
     /// Asks for what a volume shall hold, has it brought to its place, and tells what came of it.
-    async fn fill(
+    async fn fetch_and_mount(
         &self,
-        turn: &mut Turn,
-        order: &MountOrder,
-        bring: impl FnOnce(Supply, &Account) -> Result<Mounted, PublishFailure> + Send + 'static,
+        turn: &mut VolumeLockGuard,
+        order: &PublishRequest,
+        bring: impl FnOnce(FetchedResponse, &VolumeMemoryBudget) -> Result<MountedVolume, PublishFailure> + Send + 'static,
     ) -> Result<(), PublishFailure> {
-        let mounted = match self.fetch(turn.left(), order, Urgency::Mount, &[]).await {
+        let mounted = match self.fetch(turn.unpublish_requested(), order, Urgency::Mount, &[]).await {
             Ok(supply) => {
                 let provider = Arc::clone(&supply.provider);
-                let account = turn.account(supply.memory.clone());
-                of_provider(provider, blocking(move || bring(supply, &account)).await?)
+                let account = turn.memory_budget(supply.memory.clone());
+                with_provider(provider, run_blocking(move || bring(supply, &account)).await?)
             }
             Err(failure) => Err(failure),
         };
-        let mounted = mounted.inspect_err(|failure| self.tell_failure(order, failure))?;
-        *turn.mounted() = Some(mounted);
-        self.report_first(turn).await;
+        let mounted = mounted.inspect_err(|failure| self.emit_failure_event(order, failure))?;
+        *turn.volume_mut() = Some(mounted);
+        self.report_first_publish(turn).await;
         Ok(())
     }
 
     /// Whether the volume of this lane is as it was left. One that is not is forgotten: what
     /// stands at its place now has to be looked at.
-    async fn is_intact(&self, turn: &mut Turn) -> Result<bool, PublishFailure> {
-        let Some(mounted) = turn.mounted().take() else { return Ok(false) };
+    async fn is_intact(&self, turn: &mut VolumeLockGuard) -> Result<bool, PublishFailure> {
+        let Some(mounted) = turn.volume_mut().take() else { return Ok(false) };
         let look = move || mounted.is_intact().then_some(mounted);
-        let intact: Option<Mounted> = blocking(look).await?;
-        *turn.mounted() = intact;
-        Ok(turn.mounted().is_some())
+        let intact: Option<MountedVolume> = run_blocking(look).await?;
+        *turn.volume_mut() = intact;
+        Ok(turn.volume_mut().is_some())
     }
 
-    async fn survey(&self, place: &Place) -> Result<Survey, PublishFailure> {
-        let (desk, place) = (self.desk.clone(), place.clone());
-        blocking(move || disk::survey(&desk, &place)).await?
+    async fn inspect_target(&self, place: &MountTarget) -> Result<TargetInspection, PublishFailure> {
+        let (desk, place) = (self.context.clone(), place.clone());
+        run_blocking(move || disk::inspect_target(&desk, &place)).await?
     }
 
-    fn place(&self, target: &Path) -> Result<Place, PublishFailure> {
-        Place::parse(&self.settings.kubelet_dir, target).ok_or_else(|| {
+    fn parse_target(&self, target: &Path) -> Result<MountTarget, PublishFailure> {
+        MountTarget::parse(&self.settings.kubelet_dir, target).ok_or_else(|| {
             let message = format!(
                 "target path {} is not one below the kubelet's directory {}, in its shortest form",
                 target.display(),
@@ -466,35 +466,35 @@ impl Engine {
 }
 
 /// Notes whose work it was.
-fn of_provider(
+fn with_provider(
     provider: Arc<str>,
-    mounted: Result<Mounted, PublishFailure>,
-) -> Result<Mounted, PublishFailure> {
+    mounted: Result<MountedVolume, PublishFailure>,
+) -> Result<MountedVolume, PublishFailure> {
     match mounted {
-        Ok(mounted) => Ok(Mounted { provider: Some(provider), ..mounted }),
+        Ok(mounted) => Ok(MountedVolume { provider: Some(provider), ..mounted }),
         Err(failure) => Err(PublishFailure { provider: Some(provider), ..failure }),
     }
 }
 
 /// Sees work through to its end, whatever becomes of the caller.
-async fn finish<T: Send + 'static>(
+async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, PublishFailure>> + Send + 'static,
 ) -> Result<T, PublishFailure> {
-    tokio::spawn(work.in_current_span()).await.unwrap_or_else(|error| Err(broken(&error)))
+    tokio::spawn(work.in_current_span()).await.unwrap_or_else(|error| Err(interrupted_failure(&error)))
 }
 
 /// Runs what blocks beside the threads that serve.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, PublishFailure> {
     let span = tracing::Span::current();
-    tokio::task::spawn_blocking(move || span.in_scope(work)).await.map_err(|error| broken(&error))
+    tokio::task::spawn_blocking(move || span.in_scope(work)).await.map_err(|error| interrupted_failure(&error))
 }
 
-fn broken(error: &tokio::task::JoinError) -> PublishFailure {
+fn interrupted_failure(error: &tokio::task::JoinError) -> PublishFailure {
     // The payload of a panic may hold anything; it is not repeated.
     let what = if error.is_panic() { "broke off" } else { "was stopped" };
     let message = format!("the work on the volume {what} inside the node plugin");
     // Nobody knows what is mounted now.
-    PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message).not_final()
+    PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message).into_non_final()
 }

@@ -11,7 +11,7 @@ use lanyard_grpc::registration::registration_server::Registration;
 use lanyard_grpc::registration::{
     InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
 };
-use lanyard_telemetry::Gate;
+use lanyard_telemetry::ReadinessGate;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
@@ -36,12 +36,12 @@ impl RegistrationSettings {
 /// The kubelet did not take the driver.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the kubelet refused to register the driver: {reason}")]
-pub struct RegistrationRefused {
+pub struct RegistrationRejectedError {
     /// What the kubelet said.
     pub reason: String,
 }
 
-impl RegistrationRefused {
+impl RegistrationRejectedError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         "see that `--kubelet-registration-path` is the CSI socket's path on the node, and that no \
@@ -54,20 +54,20 @@ impl RegistrationRefused {
 pub(crate) struct RegistrationService {
     driver: DriverName,
     endpoint: PathBuf,
-    gate: Gate,
-    refused: watch::Sender<Option<RegistrationRefused>>,
+    gate: ReadinessGate,
+    rejection: watch::Sender<Option<RegistrationRejectedError>>,
 }
 
 impl RegistrationService {
     /// A driver whose CSI socket is `endpoint` for the kubelet; `gate` opens when it is registered.
-    pub(crate) fn new(driver: DriverName, endpoint: &Path, gate: Gate) -> Self {
-        let refused = watch::Sender::new(None);
-        Self { driver, endpoint: endpoint.to_owned(), gate, refused }
+    pub(crate) fn new(driver: DriverName, endpoint: &Path, gate: ReadinessGate) -> Self {
+        let rejection = watch::Sender::new(None);
+        Self { driver, endpoint: endpoint.to_owned(), gate, rejection }
     }
 
     /// Returns when the kubelet has refused the driver. Nothing is lost if it is dropped.
-    pub(crate) async fn refused(&self) -> RegistrationRefused {
-        let mut refused = self.refused.subscribe();
+    pub(crate) async fn wait_for_rejection(&self) -> RegistrationRejectedError {
+        let mut refused = self.rejection.subscribe();
         match refused.wait_for(Option::is_some).await.map(|reason| reason.clone()) {
             Ok(Some(refused)) => refused,
             // We hold a sender, and what is waited for is there.
@@ -102,7 +102,7 @@ impl Registration for RegistrationService {
             let reason: String = error.chars().filter(|it| !it.is_control()).take(500).collect();
             tracing::error!(driver = %self.driver, reason, "the kubelet refused the driver");
             self.gate.close(format!("the kubelet refused the driver: {reason}"));
-            self.refused.send_replace(Some(RegistrationRefused { reason }));
+            self.rejection.send_replace(Some(RegistrationRejectedError { reason }));
         }
         Ok(Response::new(RegistrationStatusResponse {}))
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lanyard_api::VolumeFacts;
-use lanyard_keyvault::Pod;
+use lanyard_api::VolumeStatusReport;
+use lanyard_keyvault::VolumePod;
 use lanyard_vocabulary::{Hop, OutcomeCode};
 
-use crate::provider::ObjectVersion;
+use crate::provider::ProviderObjectVersion;
 
 /// Is told what became of volumes. The Kubernetes API in a cluster; nobody where there is none.
 #[async_trait]
@@ -21,54 +21,54 @@ pub trait Reporter: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// Where the status could not be written; the volume stays as it is.
-    async fn report(&self, report: &VolumeReport) -> Result<(), ReportError>;
+    async fn report_status(&self, report: &VolumeReport) -> Result<(), StatusReportError>;
 
     /// Tells the people who look at the pod. Never waits for the API and never fails: what cannot
     /// be told is logged.
-    fn tell(&self, notice: Notice);
+    fn emit_event(&self, notice: PodEvent);
 
     /// A look for newer content of a mounted volume ended. For those who count.
-    fn looked(&self, _look: &Looked) {}
+    fn record_poll(&self, _look: &PollResult) {}
 
     /// The volume is gone.
-    fn forget(&self, target: &std::path::Path);
+    fn forget_volume(&self, target: &std::path::Path);
 }
 
 /// How a look for newer content of a mounted volume ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Looked {
+pub struct PollResult {
     /// The provider, as the class names it; nothing where no class was found.
     pub provider: Option<Arc<str>>,
     /// How long it took until readers saw what came of it.
-    pub took: Duration,
+    pub duration: Duration,
     /// Whether readers see something newer now.
     pub outcome: Result<bool, OutcomeCode>,
     /// How long after they were made in the vault new versions were seen by readers.
-    pub lags: Vec<Duration>,
+    pub rotation_lags: Vec<Duration>,
 }
 
 /// How a mounted volume is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VolumeReport {
     /// Whose it is.
-    pub pod: Pod,
+    pub pod: VolumePod,
     /// Its class.
     pub class_name: String,
     /// Where it is mounted.
     pub target: PathBuf,
     /// What it holds, sorted by id.
-    pub objects: Vec<ObjectVersion>,
+    pub objects: Vec<ProviderObjectVersion>,
     /// What the operator and the doctor read.
-    pub facts: VolumeFacts,
+    pub facts: VolumeStatusReport,
 }
 
 /// Something that people who look at a pod should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
+pub struct PodEvent {
     /// Whose volume it is about.
-    pub pod: Pod,
+    pub pod: VolumePod,
     /// What happened.
-    pub kind: NoticeKind,
+    pub kind: PodEventKind,
     /// What was tried, what came back and what to do next; no secrets.
     pub message: String,
 }
@@ -76,7 +76,7 @@ pub struct Notice {
 /// What a notice is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum NoticeKind {
+pub enum PodEventKind {
     /// The volume holds something newer now.
     MountRotationComplete,
     /// Something is wrong, at this hop and of this code.
@@ -85,7 +85,7 @@ pub enum NoticeKind {
     Recovered(OutcomeCode),
 }
 
-impl NoticeKind {
+impl PodEventKind {
     /// The hop that a failure is about.
     pub const fn hop(self) -> Option<Hop> {
         match self {
@@ -98,24 +98,24 @@ impl NoticeKind {
 /// The status of a volume could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("could not write the pod status: {message}")]
-pub struct ReportError {
+pub struct StatusReportError {
     /// What came back.
     pub message: String,
 }
 
 /// Tells nobody: for a node without a Kubernetes API.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoReporter;
+pub struct NoopReporter;
 
 #[async_trait]
-impl Reporter for NoReporter {
-    async fn report(&self, _report: &VolumeReport) -> Result<(), ReportError> {
+impl Reporter for NoopReporter {
+    async fn report_status(&self, _report: &VolumeReport) -> Result<(), StatusReportError> {
         Ok(())
     }
 
-    fn tell(&self, notice: Notice) {
+    fn emit_event(&self, notice: PodEvent) {
         tracing::info!(pod = %notice.pod, kind = ?notice.kind, "{}", notice.message);
     }
 
-    fn forget(&self, _target: &std::path::Path) {}
+    fn forget_volume(&self, _target: &std::path::Path) {}
 }

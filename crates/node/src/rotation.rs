@@ -26,21 +26,21 @@
 //! was set back makes a volume due once.
 
 mod backoff;
-mod cadence;
+mod poll_wait;
 mod decision;
-mod draw;
+mod jitter;
 mod interval;
 mod proof_state;
 mod rotator;
-mod volume_clock;
-mod wishes;
+mod poll_history;
+mod rotation_policy;
 
-pub(crate) use cadence::floor as shortest_wait;
-pub use decision::{Decision, Look, Reason, decide};
+pub(crate) use poll_wait::min_wait as shortest_wait;
+pub use decision::{PollDecision, PollInputs, PollReason, decide_poll};
 pub use interval::{IntervalBounds, IntervalProblem, ParseIntervalError, PollInterval};
 pub use proof_state::{ProofState, proof_state};
-pub use rotator::{RotatingVolume, Rotator, RotatorSettings, Volumes};
-pub use volume_clock::{CheckRecord, VolumeClock};
-pub use wishes::{
-    AnnotationProblem, ClassWishes, OlderVersion, ParseOlderVersionError, RefreshWish,
+pub use rotator::{RotatingVolume, Rotator, RotatorSettings, RotatableVolumes};
+pub use poll_history::{PollRecord, PollHistory};
+pub use rotation_policy::{
+    AnnotationProblem, RotationPolicy, OlderVersion, ParseOlderVersionError, RefreshRequest,
 };

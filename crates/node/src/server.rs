@@ -4,8 +4,8 @@
 //! ready, the registration socket appears and the kubelet comes. At the end the registration socket
 //! goes first, calls in flight are answered, and mounts stay: they belong to the pods.
 
-mod door;
-mod ending;
+mod socket_server;
+mod shutdown;
 mod error;
 mod health;
 
@@ -17,24 +17,24 @@ use lanyard_grpc::csi::identity_server::IdentityServer;
 use lanyard_grpc::csi::node_server::NodeServer as CsiNodeServer;
 use lanyard_grpc::provider::csi_driver_provider_server::CsiDriverProviderServer;
 use lanyard_grpc::registration::registration_server::RegistrationServer;
-use lanyard_telemetry::{Gate, Liveness, Readiness};
+use lanyard_telemetry::{ReadinessGate, LivenessProbe, Readiness};
 use tokio::task::JoinSet;
 use tonic::service::Routes;
 use tonic_health::server::health_reporter;
 
-use self::door::Door;
-use self::ending::{End, Ending};
-pub use self::error::ServeError;
-use crate::csi::{DriverName, IdentityService, NodeService};
+use self::socket_server::SocketServer;
+use self::shutdown::{ShutdownTrigger, ShutdownSignal};
+pub use self::error::NodeServeError;
+use crate::csi::{DriverName, CsiIdentityService, CsiNodeService};
 use crate::metrics::NodeMetrics;
-use crate::order::OrderRules;
-use crate::provider::{ServedProvider, keep_memory};
+use crate::publish_request::VolumeRequestParser;
+use crate::provider::{ProviderServer, hold_memory_until_sent};
 use crate::publisher::Publisher;
 use crate::registration::{RegistrationService, RegistrationSettings};
 
 /// What a node is told once.
 #[derive(Debug, Clone)]
-pub struct NodeServerSettings {
+pub struct NodePluginServerSettings {
     /// The name of the CSI driver.
     pub driver: DriverName,
     /// The version that the driver says it has.
@@ -53,11 +53,11 @@ pub struct NodeServerSettings {
 
 /// What a node works with.
 #[derive(Debug)]
-pub struct NodeServerParts {
+pub struct NodePluginServerParts {
     /// Makes volumes.
     pub publisher: Publisher,
     /// Our provider and where other people's drivers find it, if they shall.
-    pub provider: Option<(PathBuf, ServedProvider)>,
+    pub provider: Option<(PathBuf, ProviderServer)>,
     /// Counts.
     pub metrics: NodeMetrics,
     /// The gates of the other parts; the server adds those of its sockets and of its registration.
@@ -68,29 +68,29 @@ pub struct NodeServerParts {
 
 /// The sockets of a node.
 #[derive(Debug)]
-pub struct NodeServer {
-    settings: NodeServerSettings,
-    parts: NodeServerParts,
-    registration: Gate,
-    csi: Gate,
+pub struct NodePluginServer {
+    settings: NodePluginServerSettings,
+    parts: NodePluginServerParts,
+    registration_gate: ReadinessGate,
+    csi_gate: ReadinessGate,
     #[cfg(feature = "sanity")]
     test_controller: bool,
 }
 
-impl NodeServer {
+impl NodePluginServer {
     /// A node that does not serve yet, and is not ready for that reason.
-    pub fn new(settings: NodeServerSettings, parts: NodeServerParts) -> Self {
+    pub fn new(settings: NodePluginServerSettings, parts: NodePluginServerParts) -> Self {
         parts.metrics.watch_volumes(&parts.publisher);
-        let registration = parts.readiness.gate("registration", "the kubelet did not come yet");
+        let registration_gate = parts.readiness.add_gate("registration", "the kubelet did not come yet");
         if settings.registration.is_none() {
-            registration.open();
+            registration_gate.open();
         }
-        let csi = parts.readiness.gate("csi socket", "does not listen yet");
+        let csi_gate = parts.readiness.add_gate("csi socket", "does not listen yet");
         Self {
             settings,
             parts,
-            registration,
-            csi,
+            registration_gate,
+            csi_gate,
             #[cfg(feature = "sanity")]
             test_controller: false,
         }
@@ -106,9 +106,9 @@ impl NodeServer {
 
     /// Whether the process works at all: it answers a call on its CSI socket within `limit`, or
     /// knows why nobody can call it there. Needs a tokio runtime.
-    pub fn liveness(&self, limit: Duration) -> Liveness {
+    pub fn liveness(&self, limit: Duration) -> LivenessProbe {
         let clock = SharedClock::clone(&self.parts.clock);
-        health::liveness(&self.settings.csi_socket, self.csi.clone(), limit, clock)
+        health::liveness(&self.settings.csi_socket, self.csi_gate.clone(), limit, clock)
     }
 
     /// Serves until `end`, and then until the calls in flight are answered.
@@ -117,65 +117,65 @@ impl NodeServer {
     ///
     /// Where a socket can never be bound, where a server fails, and where the kubelet refuses the
     /// driver. Everything is ended in order in those cases too.
-    pub async fn run(self, end: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
-        let (serving, registering) = (End::default(), End::default());
+    pub async fn run(self, end: impl Future<Output = ()> + Send) -> Result<(), NodeServeError> {
+        let (serving, registering) = (ShutdownTrigger::default(), ShutdownTrigger::default());
         let (clock, drain) = (SharedClock::clone(&self.parts.clock), self.settings.drain);
         let (reporter, health) = health_reporter();
         let mut registrar = JoinSet::new();
         if let Some(settings) = &self.settings.registration {
-            registrar.spawn(self.register(settings, registering.ending()));
+            registrar.spawn(self.serve_registration(settings, registering.subscribe()));
         }
         let csi = self.csi_routes().add_service(health.clone());
         let csi_door =
-            self.unnamed_door(&self.settings.csi_socket, self.csi.clone(), serving.ending());
+            self.socket_server_with_gate(&self.settings.csi_socket, self.csi_gate.clone(), serving.subscribe());
         let provider_door = self
             .parts
             .provider
             .as_ref()
-            .map(|(path, _)| self.door("provider socket", path, serving.ending()));
+            .map(|(path, _)| self.socket_server("provider socket", path, serving.subscribe()));
         let mut doors = JoinSet::new();
-        doors.spawn(csi_door.keep(csi));
+        doors.spawn(csi_door.serve_until_shutdown(csi));
         if let Some((door, (_, provider))) = provider_door.zip(self.parts.provider) {
             let provider = CsiDriverProviderServer::new(provider)
-                .max_decoding_message_size(MOST_REQUEST_BYTES);
+                .max_decoding_message_size(MAX_REQUEST_BYTES);
             let routes = Routes::new(provider).add_service(health).into_axum_router();
-            let routes = routes.layer(axum::middleware::map_response(keep_memory));
-            doors.spawn(door.keep(Routes::from(routes)));
+            let routes = routes.layer(axum::middleware::map_response(hold_memory_until_sent));
+            doors.spawn(door.serve_until_shutdown(Routes::from(routes)));
         }
         let outcome = tokio::select! {
             () = end => Ok(()),
-            Some(ended) = registrar.join_next() => ended.map_err(ServeError::from).flatten(),
-            Some(ended) = doors.join_next() => ended.map_err(ServeError::from).flatten(),
-            () = health::report(reporter, &self.registration) => Ok(()),
+            Some(ended) = registrar.join_next() => ended.map_err(NodeServeError::from).flatten(),
+            Some(ended) = doors.join_next() => ended.map_err(NodeServeError::from).flatten(),
+            () = health::report_health(reporter, &self.registration_gate) => Ok(()),
         };
         // One for all: what the kubelet still asks of the registration is taken from the rest.
         let deadline = clock.monotonic().saturating_add(drain);
-        registering.begin(deadline);
-        let unregistered = all(registrar).await;
-        serving.begin(deadline);
-        let drained = all(doors).await;
+        registering.trigger(deadline);
+        let unregistered = join_all_tasks(registrar).await;
+        serving.trigger(deadline);
+        let drained = join_all_tasks(doors).await;
         outcome.and(unregistered).and(drained)
     }
 
     fn csi_routes(&self) -> Routes {
-        let Self { settings, parts, registration, .. } = self;
-        let identity = IdentityService::new(
+        let Self { settings, parts, registration_gate: registration, .. } = self;
+        let identity = CsiIdentityService::new(
             settings.driver.clone(),
             settings.version.clone(),
             registration.clone(),
         );
         #[cfg(feature = "sanity")]
         let identity = if self.test_controller { identity.with_controller() } else { identity };
-        let rules = OrderRules::new(&settings.kubelet_dir);
+        let rules = VolumeRequestParser::new(&settings.kubelet_dir);
         #[cfg(feature = "sanity")]
         let rules = rules.with_writable(self.test_controller);
-        let node = NodeService::new(
+        let node = CsiNodeService::new(
             parts.publisher.clone(),
             rules,
             settings.node_id.clone(),
             parts.metrics.clone(),
         );
-        let node = CsiNodeServer::new(node).max_decoding_message_size(MOST_REQUEST_BYTES);
+        let node = CsiNodeServer::new(node).max_decoding_message_size(MAX_REQUEST_BYTES);
         let routes = Routes::new(IdentityServer::new(identity)).add_service(node);
         #[cfg(feature = "sanity")]
         let routes = if self.test_controller {
@@ -187,17 +187,17 @@ impl NodeServer {
         routes
     }
 
-    fn door(&self, name: &'static str, path: &Path, ending: Ending) -> Door {
-        let gate = self.parts.readiness.gate(name, "does not listen yet");
-        self.unnamed_door(path, gate, ending)
+    fn socket_server(&self, name: &'static str, path: &Path, ending: ShutdownSignal) -> SocketServer {
+        let gate = self.parts.readiness.add_gate(name, "does not listen yet");
+        self.socket_server_with_gate(path, gate, ending)
     }
 
-    fn unnamed_door(&self, path: &Path, gate: Gate, ending: Ending) -> Door {
-        Door {
+    fn socket_server_with_gate(&self, path: &Path, gate: ReadinessGate, ending: ShutdownSignal) -> SocketServer {
+        SocketServer {
             path: path.to_owned(),
             gate,
             opens_gate: true,
-            ending,
+            shutdown: ending,
             metrics: self.parts.metrics.clone(),
             clock: SharedClock::clone(&self.parts.clock),
         }
@@ -206,40 +206,40 @@ impl NodeServer {
     /// Shows the driver to the kubelet once everything else is ready, and as long as the kubelet
     /// wants it. Whatever is amiss later, the driver stays registered: it says so itself to those
     /// who ask for volumes, and running pods have theirs.
-    fn register(
+    fn serve_registration(
         &self,
         settings: &RegistrationSettings,
-        ending: Ending,
-    ) -> impl Future<Output = Result<(), ServeError>> + Send + use<> {
-        let gate = self.registration.clone();
+        ending: ShutdownSignal,
+    ) -> impl Future<Output = Result<(), NodeServeError>> + Send + use<> {
+        let gate = self.registration_gate.clone();
         let driver = self.settings.driver.clone();
         let socket = settings.socket(&driver);
         let service = RegistrationService::new(driver, &settings.endpoint, gate.clone());
-        let mut door = self.unnamed_door(&socket, gate.clone(), ending.clone());
+        let mut door = self.socket_server_with_gate(&socket, gate.clone(), ending.clone());
         // The kubelet opens the gate.
         door.opens_gate = false;
         async move {
             tokio::select! {
-                _ = ending.begun() => return Ok(()),
-                () = gate.others_open() => {}
+                _ = ending.wait() => return Ok(()),
+                () = gate.wait_until_others_open() => {}
             }
             let routes = Routes::new(RegistrationServer::new(service.clone()));
             tokio::select! {
-                ended = door.keep(routes) => ended,
-                refused = service.refused() => Err(ServeError::Refused(refused)),
+                ended = door.serve_until_shutdown(routes) => ended,
+                refused = service.wait_for_rejection() => Err(NodeServeError::RegistrationRejected(refused)),
             }
         }
     }
 }
 
 /// The end of every task; the first failure counts.
-async fn all(mut tasks: JoinSet<Result<(), ServeError>>) -> Result<(), ServeError> {
+async fn join_all_tasks(mut tasks: JoinSet<Result<(), NodeServeError>>) -> Result<(), NodeServeError> {
     let mut outcome = Ok(());
     while let Some(ended) = tasks.join_next().await {
-        outcome = outcome.and(ended.map_err(ServeError::from).flatten());
+        outcome = outcome.and(ended.map_err(NodeServeError::from).flatten());
     }
     outcome
 }
 
 /// The largest request: tokens of many audiences and all of a volume's attributes are far smaller.
-const MOST_REQUEST_BYTES: usize = 4 * 1024 * 1024;
+const MAX_REQUEST_BYTES: usize = 4 * 1024 * 1024;

@@ -4,17 +4,17 @@
 //! pod, reads the files in the volume that the pod itself names, and makes the Secrets of the class
 //! say what the files say. The steps in between are pure.
 
-mod compare;
+mod write_decision;
 mod controller;
 mod desired;
-mod mounted;
+mod mounted_files;
 mod owners;
-mod pod_slice;
-mod problem;
+mod partial_pod;
+mod health;
 mod schedule;
-mod secrets;
-mod selection;
+mod secret_applier;
+mod volume_selection;
 mod worker;
 
 pub use controller::{SecretSync, SecretSyncSettings};
-pub use problem::SyncProblem;
+pub use health::SecretSyncHealth;

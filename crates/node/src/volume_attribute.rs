@@ -2,7 +2,7 @@
 //! protocol, of `volumeAttributes` in a pod.
 
 /// What the keys begin with that are the kubelet's.
-pub(crate) const KUBELET: &str = "csi.storage.k8s.io/";
+pub(crate) const KUBELET_PREFIX: &str = "csi.storage.k8s.io/";
 
 /// The class, in the pod's namespace.
 pub(crate) const CLASS: &str = "secretProviderClass";
@@ -19,6 +19,6 @@ pub(crate) const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
 pub(crate) const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
 
 /// Whether a key is for the author of the pod to choose, and so may be a parameter of the class.
-pub(crate) fn is_own(key: &str) -> bool {
-    !key.starts_with(KUBELET) && key != CLASS
+pub(crate) fn is_user_attribute(key: &str) -> bool {
+    !key.starts_with(KUBELET_PREFIX) && key != CLASS
 }

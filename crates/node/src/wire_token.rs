@@ -3,60 +3,60 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lanyard_keyvault::{SecretBytes, ServiceAccountToken};
+use lanyard_keyvault::{SharedSecretBytes, ServiceAccountToken};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
 /// A token, one of an object by audience. Fields that a newer kubelet may add are left alone.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct WireToken {
-    pub(crate) token: WireSecret,
+pub(crate) struct ServiceAccountTokenJson {
+    pub(crate) token: ZeroizedText,
     expiration_timestamp: Timestamp,
 }
 
-impl From<&ServiceAccountToken> for WireToken {
+impl From<&ServiceAccountToken> for ServiceAccountTokenJson {
     fn from(token: &ServiceAccountToken) -> Self {
         Self { token: token.token.as_ref().into(), expiration_timestamp: token.expires }
     }
 }
 
-impl From<WireToken> for ServiceAccountToken {
-    fn from(wire: WireToken) -> Self {
+impl From<ServiceAccountTokenJson> for ServiceAccountToken {
+    fn from(wire: ServiceAccountTokenJson) -> Self {
         Self { token: wire.token.into(), expires: wire.expiration_timestamp }
     }
 }
 
 /// A text that is wiped from the moment on that it was read.
-pub(crate) struct WireSecret(Zeroizing<String>);
+pub(crate) struct ZeroizedText(Zeroizing<String>);
 
-impl WireSecret {
+impl ZeroizedText {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-impl Serialize for WireSecret {
+impl Serialize for ZeroizedText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0)
     }
 }
 
-impl<'de> Deserialize<'de> for WireSecret {
+impl<'de> Deserialize<'de> for ZeroizedText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(|text| Self(text.into()))
     }
 }
 
-impl From<&SecretBytes> for WireSecret {
-    fn from(secret: &SecretBytes) -> Self {
+impl From<&SharedSecretBytes> for ZeroizedText {
+    fn from(secret: &SharedSecretBytes) -> Self {
         Self(String::from_utf8_lossy(secret.expose()).into_owned().into())
     }
 }
 
-impl From<WireSecret> for Arc<SecretBytes> {
+impl From<ZeroizedText> for Arc<SharedSecretBytes> {
     /// Takes the buffer over; nothing is copied.
-    fn from(mut text: WireSecret) -> Self {
+    fn from(mut text: ZeroizedText) -> Self {
         Self::new(std::mem::take(&mut *text.0).into())
     }
 }

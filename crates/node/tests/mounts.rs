@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_clock::{ManualClock, SystemClock};
-use lanyard_node::{FileEntry, Mount, MountError, Volume};
+use lanyard_node::{FileEntry, TmpfsMount, TmpfsMountError, AtomicVolume};
 use libtest_mimic::{Arguments, Trial};
 use rustix::mount::UnmountFlags;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -49,16 +49,16 @@ fn main() -> ExitCode {
         mounting.into_iter().map(|trial| trial.with_ignored_flag(!is_root)).collect();
     trials.push(case(
         "what_somebody_else_mounted_is_not_touched",
-        what_somebody_else_mounted_is_not_touched,
+        foreign_mounts_are_rejected,
     ));
     trials.push(case(
         "who_may_not_mount_is_told_what_is_missing",
-        who_may_not_mount_is_told_what_is_missing,
+        mount_without_privilege_names_the_missing_capability,
     ));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-fn who_may_not_mount_is_told_what_is_missing() {
+fn mount_without_privilege_names_the_missing_capability() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_owned();
     // Each thread has capabilities of its own: root gives this one up in a thread that ends here.
@@ -66,14 +66,14 @@ fn who_may_not_mount_is_told_what_is_missing() {
         let mut sets = capabilities(None).unwrap();
         sets.effective.remove(CapabilitySet::SYS_ADMIN);
         set_capabilities(None, sets).unwrap();
-        Mount::tmpfs(&path, 1 << 20).unwrap_err()
+        TmpfsMount::mount_or_adopt(&path, 1 << 20).unwrap_err()
     });
     let error = unprivileged.join().unwrap();
     assert!(error.hint().unwrap().contains("CAP_SYS_ADMIN"), "{error}");
 }
 
 /// The options that the kernel tells about the mount on `dir`.
-fn options(dir: &Path) -> Option<String> {
+fn mount_options(dir: &Path) -> Option<String> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let dir = dir.to_str().unwrap();
     let mut lines = table.lines().filter(|line| line.split(' ').nth(4) == Some(dir));
@@ -89,52 +89,52 @@ fn mounts_below_a_directory_are_found_the_deepest_first() {
     let below = above.join("below");
     let mount = |place: &Path| {
         std::fs::create_dir(place).unwrap();
-        let mut mount = Mount::tmpfs(place, 64 << 10).unwrap();
-        mount.keep();
+        let mut mount = TmpfsMount::mount_or_adopt(place, 64 << 10).unwrap();
+        mount.persist();
     };
     for place in [&above, &below, &beside.path().join("other")] {
         mount(place);
     }
-    let found = Mount::find_below(dir.path()).unwrap();
-    assert_eq!(found.iter().map(Mount::dir).collect::<Vec<_>>(), [&below, &above]);
-    let of_others = Mount::find_below(beside.path()).unwrap();
+    let found = TmpfsMount::find_below(dir.path()).unwrap();
+    assert_eq!(found.iter().map(TmpfsMount::dir).collect::<Vec<_>>(), [&below, &above]);
+    let of_others = TmpfsMount::find_below(beside.path()).unwrap();
     for mount in found.into_iter().chain(of_others) {
         mount.unmount().unwrap();
     }
-    assert!(Mount::find_below(dir.path()).unwrap().is_empty());
+    assert!(TmpfsMount::find_below(dir.path()).unwrap().is_empty());
 }
 
 fn a_mount_is_hardened_and_bounded() {
     let dir = tempfile::tempdir().unwrap();
-    let mount = Mount::tmpfs(dir.path(), 1 << 20).unwrap();
-    let options = options(dir.path()).unwrap();
+    let mount = TmpfsMount::mount_or_adopt(dir.path(), 1 << 20).unwrap();
+    let options = mount_options(dir.path()).unwrap();
     for option in ["nosuid", "nodev", "noexec", "size=1024k", "mode=755"] {
         assert!(options.contains(option), "{option} is not in {options}");
     }
     mount.unmount().unwrap();
-    assert!(self::options(dir.path()).is_none());
+    assert!(self::mount_options(dir.path()).is_none());
 }
 
 fn a_mount_that_was_never_published_into_is_undone() {
     let dir = tempfile::tempdir().unwrap();
-    let mount = Mount::tmpfs(dir.path(), 1 << 20).unwrap();
-    let mut volume = Volume::open_mounted(mount, SystemClock::shared()).unwrap();
+    let mount = TmpfsMount::mount_or_adopt(dir.path(), 1 << 20).unwrap();
+    let mut volume = AtomicVolume::open_mounted(mount, SystemClock::shared()).unwrap();
     assert!(volume.publish(&[]).is_err());
     drop(volume);
-    assert!(options(dir.path()).is_none());
+    assert!(mount_options(dir.path()).is_none());
 }
 
 fn a_published_mount_outlives_its_process_grows_and_goes_at_unpublish() {
     let dir = tempfile::tempdir().unwrap();
-    let mount = Mount::tmpfs(dir.path(), 64 << 10).unwrap();
+    let mount = TmpfsMount::mount_or_adopt(dir.path(), 64 << 10).unwrap();
     let content = vec![b'x'; 100 << 10];
     let entry = |length: usize| [FileEntry::new("a".parse().unwrap(), &content[..length], 0o600)];
-    let mut volume = Volume::open_mounted(mount, SystemClock::shared()).unwrap();
+    let mut volume = AtomicVolume::open_mounted(mount, SystemClock::shared()).unwrap();
     volume.publish(&entry(10)).unwrap();
     drop(volume);
 
-    let mount = Mount::find(dir.path()).unwrap().unwrap();
-    let mut volume = Volume::open_mounted(mount, SystemClock::shared()).unwrap();
+    let mount = TmpfsMount::find(dir.path()).unwrap().unwrap();
+    let mut volume = AtomicVolume::open_mounted(mount, SystemClock::shared()).unwrap();
     for length in [content.len(), content.len() - 1, content.len() - 2] {
         volume.publish(&entry(length)).unwrap();
         assert_eq!(
@@ -142,26 +142,26 @@ fn a_published_mount_outlives_its_process_grows_and_goes_at_unpublish() {
             u64::try_from(length).unwrap()
         );
     }
-    let options = options(dir.path()).unwrap();
+    let options = mount_options(dir.path()).unwrap();
     for option in ["nosuid", "nodev", "noexec"] {
         assert!(options.contains(option), "{option} is not in {options}");
     }
 
     // Mounting again takes the same one over.
-    let mount = Mount::tmpfs(dir.path(), 1 << 20).unwrap();
-    assert!(self::options(dir.path()).is_some());
+    let mount = TmpfsMount::mount_or_adopt(dir.path(), 1 << 20).unwrap();
+    assert!(self::mount_options(dir.path()).is_some());
     let reader = std::fs::File::open(dir.path().join("a")).unwrap();
     drop(volume);
-    Volume::open_mounted(mount, SystemClock::shared()).unwrap().unpublish().unwrap();
+    AtomicVolume::open_mounted(mount, SystemClock::shared()).unwrap().unpublish().unwrap();
     assert!(!dir.path().exists());
     drop(reader);
 }
 
 fn a_full_tmpfs_keeps_the_old_content_and_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
-    let mount = Mount::tmpfs(dir.path(), 64 << 10).unwrap();
+    let mount = TmpfsMount::mount_or_adopt(dir.path(), 64 << 10).unwrap();
     // Without its mount, the volume cannot grow it.
-    let mut volume = Volume::open(dir.path(), SystemClock::shared()).unwrap();
+    let mut volume = AtomicVolume::open(dir.path(), SystemClock::shared()).unwrap();
     let small = [FileEntry::new("a".parse().unwrap(), b"small", 0o600)];
     volume.publish(&small).unwrap();
     let names = || std::fs::read_dir(dir.path()).unwrap().count();
@@ -173,17 +173,17 @@ fn a_full_tmpfs_keeps_the_old_content_and_leaves_nothing_behind() {
     assert_eq!(std::fs::read(dir.path().join("a")).unwrap(), b"small");
     assert_eq!(names(), before);
 
-    let mut volume = Volume::open_mounted(mount, SystemClock::shared()).unwrap();
+    let mut volume = AtomicVolume::open_mounted(mount, SystemClock::shared()).unwrap();
     volume.publish(&large).unwrap();
     volume.unpublish().unwrap();
 }
 
 fn a_file_that_a_container_has_bound_keeps_its_content_until_it_is_released() {
     let dir = tempfile::tempdir().unwrap();
-    let mount = Mount::tmpfs(dir.path(), 1 << 20).unwrap();
+    let mount = TmpfsMount::mount_or_adopt(dir.path(), 1 << 20).unwrap();
     let elsewhere = tempfile::NamedTempFile::new().unwrap();
     let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
-    let mut volume = Volume::open_mounted(mount, Arc::new(clock.clone())).unwrap();
+    let mut volume = AtomicVolume::open_mounted(mount, Arc::new(clock.clone())).unwrap();
     let entry = |text: &'static [u8]| [FileEntry::new("a".parse().unwrap(), text, 0o600)];
     volume.publish(&entry(b"first")).unwrap();
     rustix::mount::mount_bind(dir.path().join("a"), elsewhere.path()).unwrap();
@@ -191,19 +191,19 @@ fn a_file_that_a_container_has_bound_keeps_its_content_until_it_is_released() {
     clock.advance(Duration::from_mins(2));
 
     let scrubbed = volume.scrub().unwrap();
-    assert_eq!((scrubbed.files, scrubbed.shown), (0, 1));
-    assert!(scrubbed.next.is_some());
+    assert_eq!((scrubbed.truncated_files, scrubbed.mounted_generations), (0, 1));
+    assert!(scrubbed.next_scrub.is_some());
     assert_eq!(std::fs::read(elsewhere.path()).unwrap(), b"first");
 
     rustix::mount::unmount(elsewhere.path(), UnmountFlags::empty()).unwrap();
     let scrubbed = volume.scrub().unwrap();
-    assert_eq!((scrubbed.files, scrubbed.shown, scrubbed.next), (1, 0, None));
+    assert_eq!((scrubbed.truncated_files, scrubbed.mounted_generations, scrubbed.next_scrub), (1, 0, None));
     volume.unpublish().unwrap();
 }
 
-fn what_somebody_else_mounted_is_not_touched() {
-    let error = Mount::find(Path::new("/proc")).unwrap_err();
-    assert!(matches!(error, MountError::Foreign { .. }), "{error}");
+fn foreign_mounts_are_rejected() {
+    let error = TmpfsMount::find(Path::new("/proc")).unwrap_err();
+    assert!(matches!(error, TmpfsMountError::NotTmpfs { .. }), "{error}");
     assert!(error.hint().is_some());
-    assert!(Mount::find(tempfile::tempdir().unwrap().path()).unwrap().is_none());
+    assert!(TmpfsMount::find(tempfile::tempdir().unwrap().path()).unwrap().is_none());
 }

@@ -7,7 +7,7 @@
 #[path = "outage/api.rs"]
 mod api;
 #[path = "outage/node.rs"]
-mod node;
+mod fixture;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -15,30 +15,30 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_clock::Clock as _;
-use lanyard_keyvault::testing::{Part, Trouble};
+use lanyard_keyvault::testing::{FakeAzureService, FakeAzureFailure};
 use lanyard_node::rotation::PollInterval;
 use lanyard_vocabulary::OutcomeCode;
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 
-use crate::api::Told;
-use crate::node::{Class, Node, VAULT, runtime};
+use crate::api::RecordedEvent;
+use crate::fixture::{OutageClass, OutageFixture, VAULT, runtime};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const INTERVAL: Duration = PollInterval::DEFAULT.duration();
 /// How many classes opt in, with an object of their own each and one that all share.
-const PATIENT: usize = 6;
+const STALE_CLASSES: usize = 6;
 const STRICT: &str = "strict";
 
 fn main() -> ExitCode {
     let trials = vec![
         trial(
             "pods_start_through_an_hour_without_the_vault_and_everybody_is_told_why",
-            pods_start_through_an_hour_without_the_vault_and_everybody_is_told_why,
+            pods_start_from_the_stale_cache_during_an_hour_long_outage,
         ),
         trial(
             "a_vault_that_says_nothing_keeps_no_pod_from_starting_within_what_a_kubelet_waits",
-            a_vault_that_says_nothing_keeps_no_pod_from_starting_within_what_a_kubelet_waits,
+            pods_start_within_the_kubelet_timeout_while_the_vault_hangs,
         ),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -55,17 +55,17 @@ where
     trial.with_ignored_flag(!rustix::process::geteuid().is_root())
 }
 
-fn patient(number: usize) -> String {
-    format!("patient-{}", number % PATIENT)
+fn stale_class_name(number: usize) -> String {
+    format!("patient-{}", number % STALE_CLASSES)
 }
 
-fn classes() -> Vec<Class> {
-    let class = |name: String, serve_stale| Class {
+fn classes() -> Vec<OutageClass> {
+    let class = |name: String, serve_stale| OutageClass {
         objects: vec!["common".to_owned(), format!("of-{name}")],
         name,
         serve_stale,
     };
-    let patient = (0..PATIENT).map(|number| class(patient(number), Some("4h")));
+    let patient = (0..STALE_CLASSES).map(|number| class(stale_class_name(number), Some("4h")));
     patient.chain([class(STRICT.to_owned(), None)]).collect()
 }
 
@@ -78,7 +78,7 @@ fn content(class: &str, common: u32, own: u32) -> BTreeMap<String, String> {
 
 /// What stands in the facts of a volume about what is wrong.
 #[derive(Debug, PartialEq, Eq)]
-struct Condition {
+struct ReportedCondition {
     outcome: String,
     cause: Option<String>,
     since: Timestamp,
@@ -86,8 +86,8 @@ struct Condition {
 }
 
 /// The condition of a volume, as it was written; nothing while it is well.
-fn condition(node: &Node, pod: &str, class: &str) -> Option<Condition> {
-    let facts = node.api.facts(pod, class);
+fn reported_condition(node: &OutageFixture, pod: &str, class: &str) -> Option<ReportedCondition> {
+    let facts = node.api.volume_facts(pod, class);
     let text = |key: &str| facts[key].as_str().map(str::to_owned);
     let Some(outcome) = text("outcome") else {
         let rest = ["cause", "since", "message"].map(|key| facts[key].clone());
@@ -97,35 +97,35 @@ fn condition(node: &Node, pod: &str, class: &str) -> Option<Condition> {
     };
     assert_eq!(text("lastGoodHop").as_deref(), Some("imds-token"), "{facts}");
     let since = text("since").unwrap().parse().unwrap();
-    Some(Condition { outcome, cause: text("cause"), since, message: text("message").unwrap() })
+    Some(ReportedCondition { outcome, cause: text("cause"), since, message: text("message").unwrap() })
 }
 
-fn reasons(node: &Node, pod: &str) -> Vec<String> {
+fn event_reasons(node: &OutageFixture, pod: &str) -> Vec<String> {
     node.api.events(pod).into_iter().map(|event| event.reason).collect()
 }
 
 /// The only event about a pod.
-fn only_event(node: &Node, pod: &str) -> Told {
+fn only_event(node: &OutageFixture, pod: &str) -> RecordedEvent {
     let mut events = node.api.events(pod);
     assert_eq!(events.len(), 1, "{events:?}");
     events.remove(0)
 }
 
-fn outcomes(node: &Node, code: OutcomeCode) -> f64 {
+fn outcome_count(node: &OutageFixture, code: OutcomeCode) -> f64 {
     let labels = format!("code=\"{code}\",hop=\"{}\"", code.hop());
     node.metric(&format!("lanyard_node_outcomes_total{{{labels}}}")).unwrap_or_default()
 }
 
-fn failing(node: &Node, class: &str) -> f64 {
+fn failing_volumes(node: &OutageFixture, class: &str) -> f64 {
     let labels = format!("namespace=\"ns\",class=\"{class}\"");
     node.metric(&format!("lanyard_node_volumes_failing{{{labels}}}")).unwrap_or_default()
 }
 
 /// A pod that started in the outage holds what was sealed, and status and event say so: since when
 /// and why.
-fn expect_served_stale(node: &Node, pod: &str, class: &str, began: Timestamp) -> Condition {
-    assert_eq!(node.files(pod), content(class, 1, 1), "{pod}");
-    let condition = condition(node, pod, class).unwrap();
+fn expect_served_stale(node: &OutageFixture, pod: &str, class: &str, began: Timestamp) -> ReportedCondition {
+    assert_eq!(node.read_files(pod), content(class, 1, 1), "{pod}");
+    let condition = reported_condition(node, pod, class).unwrap();
     assert_eq!(condition.outcome, "ServedStale");
     assert_eq!(condition.cause.as_deref(), Some("VaultUnavailable"));
     assert!(condition.since >= began, "{condition:?}");
@@ -142,9 +142,9 @@ fn expect_served_stale(node: &Node, pod: &str, class: &str, began: Timestamp) ->
 
 /// A volume that was mounted before the outage keeps its files, and its status says why nobody
 /// knows whether they are new.
-fn expect_kept(node: &Node, pod: &str, class: &str, began: Timestamp) {
-    assert_eq!(node.files(pod), content(class, 1, 1), "{pod}");
-    let condition = condition(node, pod, class).unwrap();
+fn expect_content_kept(node: &OutageFixture, pod: &str, class: &str, began: Timestamp) {
+    assert_eq!(node.read_files(pod), content(class, 1, 1), "{pod}");
+    let condition = reported_condition(node, pod, class).unwrap();
     assert_eq!((condition.outcome.as_str(), condition.cause), ("VaultUnavailable", None));
     assert!(condition.since >= began && !condition.message.is_empty());
     let told = only_event(node, pod);
@@ -153,77 +153,77 @@ fn expect_kept(node: &Node, pod: &str, class: &str, began: Timestamp) {
 }
 
 /// A volume is well again, and it was told that `was` is over.
-fn expect_recovered(node: &Node, pod: &str, class: &str, was: &str) {
-    assert_eq!(node.files(pod), content(class, 2, 1), "{pod}");
-    assert_eq!(condition(node, pod, class), None);
-    assert_eq!(reasons(node, pod)[0], was);
+fn expect_recovered(node: &OutageFixture, pod: &str, class: &str, was: &str) {
+    assert_eq!(node.read_files(pod), content(class, 2, 1), "{pod}");
+    assert_eq!(reported_condition(node, pod, class), None);
+    assert_eq!(event_reasons(node, pod)[0], was);
     let events = node.api.events(pod);
-    let is_end = |event: &&Told| event.reason == "Recovered";
+    let is_end = |event: &&RecordedEvent| event.reason == "Recovered";
     let ends: Vec<_> = events.iter().filter(is_end).collect();
     assert_eq!(ends.len(), 1, "{events:?}");
     assert_eq!(ends[0].kind, "Normal");
     assert!(ends[0].message.starts_with(&format!("{was} is over")), "{}", ends[0].message);
 }
 
-async fn pods_start_through_an_hour_without_the_vault_and_everybody_is_told_why() {
-    let node = Node::start(&classes());
-    let names: Vec<_> = (0..PATIENT).map(patient).chain([STRICT.to_owned()]).collect();
+async fn pods_start_from_the_stale_cache_during_an_hour_long_outage() {
+    let node = OutageFixture::start(&classes());
+    let names: Vec<_> = (0..STALE_CLASSES).map(stale_class_name).chain([STRICT.to_owned()]).collect();
     let running: Vec<_> = names.iter().map(|class| (format!("old-{class}"), class)).collect();
     for (pod, class) in &running {
         node.mount(pod, class).await;
-        assert_eq!(condition(&node, pod, class), None);
+        assert_eq!(reported_condition(&node, pod, class), None);
     }
-    node.pass(INTERVAL * 2).await;
+    node.advance(INTERVAL * 2).await;
     let generations: Vec<_> = running.iter().map(|(pod, _)| node.generation(pod)).collect();
     assert_eq!(node.api.take_status_writes(), running.len(), "one for each and no more");
 
-    node.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
+    node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
     // Nobody on the node can know.
-    node.azure.put_value(VAULT, "common", "common 2");
+    node.azure.add_secret_value(VAULT, "common", "common 2");
     let began = node.azure.clock().now();
-    node.azure.forget_calls();
+    node.azure.clear_calls();
     let hour = 60;
     let mut conditions = Vec::new();
     for minute in 0..hour {
         // Somebody's pod is started.
-        let (pod, class) = (format!("new-{minute}"), patient(minute));
+        let (pod, class) = (format!("new-{minute}"), stale_class_name(minute));
         let took = node.mount(&pod, &class).await;
         assert!(took < Duration::from_secs(30), "{took:?}");
-        node.pass(MINUTE).await;
+        node.advance(MINUTE).await;
         conditions.push(expect_served_stale(&node, &pod, &class, began));
     }
-    let waiting = refused(&node).await;
+    let waiting = start_pods_without_stale_content(&node).await;
     for (minute, condition) in conditions.iter().enumerate() {
-        let (pod, class) = (format!("new-{minute}"), patient(minute));
+        let (pod, class) = (format!("new-{minute}"), stale_class_name(minute));
         // It stays what it was, however often the vault was asked meanwhile, and is told once.
         assert_eq!(expect_served_stale(&node, &pod, &class, began), *condition);
         assert_eq!(condition.since, conditions[0].since, "the outage has one beginning");
     }
     for ((pod, class), generation) in running.iter().zip(&generations) {
-        expect_kept(&node, pod, class, began);
+        expect_content_kept(&node, pod, class, began);
         assert_eq!(node.generation(pod), *generation, "untouched");
     }
     let writes = node.api.take_status_writes();
     assert_eq!(writes, running.len() + hour, "one for each volume and no more");
     let started = f64::from(u32::try_from(hour).unwrap());
     assert_eq!(node.metric("lanyard_node_stale_served_total"), Some(started));
-    assert!((outcomes(&node, OutcomeCode::ServedStale) - started).abs() < 0.5);
-    assert!(outcomes(&node, OutcomeCode::VaultUnavailable) > started);
-    assert!((failing(&node, STRICT) - 1.0).abs() < 0.5 && failing(&node, &patient(0)) > 10.0);
+    assert!((outcome_count(&node, OutcomeCode::ServedStale) - started).abs() < 0.5);
+    assert!(outcome_count(&node, OutcomeCode::VaultUnavailable) > started);
+    assert!((failing_volumes(&node, STRICT) - 1.0).abs() < 0.5 && failing_volumes(&node, &stale_class_name(0)) > 10.0);
     // The breaker: a probe a minute, and not each volume's four tries.
     assert!(node.azure.calls().len() < hour * 3, "{}", node.azure.calls().len());
 
-    node.azure.trouble(Part::Vaults, None);
-    node.pass(INTERVAL * 2).await;
+    node.azure.set_failure(FakeAzureService::Vaults, None);
+    node.advance(INTERVAL * 2).await;
     for (pod, class) in &running {
         expect_recovered(&node, pod, class, "VaultUnavailable");
     }
     for minute in 0..hour {
-        let (pod, class) = (format!("new-{minute}"), patient(minute));
+        let (pod, class) = (format!("new-{minute}"), stale_class_name(minute));
         expect_recovered(&node, &pod, &class, "ServedStale");
     }
     for class in &names {
-        assert!(failing(&node, class).abs() < 0.5, "{class}");
+        assert!(failing_volumes(&node, class).abs() < 0.5, "{class}");
     }
     assert!(waiting.is_finished(), "the pod that had to wait has started");
     expect_recovered(&node, "waiting", STRICT, "VaultUnavailable");
@@ -232,7 +232,7 @@ async fn pods_start_through_an_hour_without_the_vault_and_everybody_is_told_why(
 
 /// A pod of a class that did not opt in does not start, and the kubelet is told why. Another one
 /// waits for the end.
-async fn refused(node: &Node) -> tokio::task::JoinHandle<Duration> {
+async fn start_pods_without_stale_content(node: &OutageFixture) -> tokio::task::JoinHandle<Duration> {
     let failure = node.publish("refused", STRICT).await.unwrap_err();
     assert_eq!(failure.code, OutcomeCode::VaultUnavailable);
     let status = failure.status();
@@ -240,9 +240,9 @@ async fn refused(node: &Node) -> tokio::task::JoinHandle<Duration> {
     let message = status.message();
     assert!(message.starts_with("VaultUnavailable: could not publish the volume of"), "{message}");
     assert!(message.contains("; hint: ") && !message.contains("will not heal"), "{message}");
-    assert_eq!(node.files("refused"), BTreeMap::new());
-    let waiting = node.begin("waiting", STRICT);
-    node.pass(MINUTE).await;
+    assert_eq!(node.read_files("refused"), BTreeMap::new());
+    let waiting = node.start_mount("waiting", STRICT);
+    node.advance(MINUTE).await;
     for pod in ["refused", "waiting"] {
         let told = only_event(node, pod);
         assert_eq!((told.kind.as_str(), told.reason.as_str()), ("Warning", "VaultUnavailable"));
@@ -251,23 +251,23 @@ async fn refused(node: &Node) -> tokio::task::JoinHandle<Duration> {
     waiting
 }
 
-async fn a_vault_that_says_nothing_keeps_no_pod_from_starting_within_what_a_kubelet_waits() {
-    let node = Node::start(&classes());
-    for class in (0..PATIENT).map(patient) {
+async fn pods_start_within_the_kubelet_timeout_while_the_vault_hangs() {
+    let node = OutageFixture::start(&classes());
+    for class in (0..STALE_CLASSES).map(stale_class_name) {
         node.mount(&format!("old-{class}"), &class).await;
     }
-    node.pass(INTERVAL * 2).await;
-    node.azure.trouble(Part::Vaults, Some(Trouble::Silent));
+    node.advance(INTERVAL * 2).await;
+    node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::NoResponse));
     let began = node.azure.clock().now();
     let mut took = Vec::new();
     for minute in 0..20 {
-        let (pod, class) = (format!("new-{minute}"), patient(minute));
+        let (pod, class) = (format!("new-{minute}"), stale_class_name(minute));
         took.push(node.mount(&pod, &class).await);
-        assert_eq!(node.files(&pod), content(&class, 1, 1));
-        let condition = condition(&node, &pod, &class).unwrap();
+        assert_eq!(node.read_files(&pod), content(&class, 1, 1));
+        let condition = reported_condition(&node, &pod, &class).unwrap();
         assert_eq!(condition.outcome, "ServedStale");
         assert!(condition.since >= began);
-        node.pass(MINUTE).await;
+        node.advance(MINUTE).await;
     }
     // The publisher gives up after 100 s.
     assert!(took.iter().all(|took| *took < Duration::from_secs(100)), "{took:?}");
@@ -275,14 +275,14 @@ async fn a_vault_that_says_nothing_keeps_no_pod_from_starting_within_what_a_kube
     let quick = took.iter().filter(|took| **took < Duration::from_secs(5)).count();
     assert!(quick >= 12, "{took:?}");
 
-    node.azure.trouble(Part::Vaults, None);
+    node.azure.set_failure(FakeAzureService::Vaults, None);
     // Those who wait still get no answer for a minute, and look again an interval after that. Who was
     // turned away meanwhile looks as soon as the vault may be asked again.
-    node.pass(INTERVAL * 2).await;
+    node.advance(INTERVAL * 2).await;
     for minute in 0..20 {
-        assert_eq!(condition(&node, &format!("new-{minute}"), &patient(minute)), None);
+        assert_eq!(reported_condition(&node, &format!("new-{minute}"), &stale_class_name(minute)), None);
     }
-    for class in (0..PATIENT).map(patient) {
-        assert_eq!(condition(&node, &format!("old-{class}"), &class), None);
+    for class in (0..STALE_CLASSES).map(stale_class_name) {
+        assert_eq!(reported_condition(&node, &format!("old-{class}"), &class), None);
     }
 }

@@ -5,7 +5,7 @@
 mod fakes;
 #[cfg(test)]
 #[path = "process/markers.rs"]
-mod markers;
+mod secret_leaks;
 #[cfg(test)]
 #[path = "process/sockets.rs"]
 mod sockets;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use lanyard_clock::ManualClock;
-use lanyard_node::{FileEntry, Volume};
+use lanyard_node::{FileEntry, AtomicVolume};
 use tempfile::TempDir;
 
 /// A directory in memory where there is one: flushing to a disk a thousand times takes long.
@@ -21,7 +21,7 @@ fn content(round: u64) -> String {
     format!("{round}:{}:{round}", "x".repeat(length))
 }
 
-fn round_of(text: &str) -> Option<u64> {
+fn parse_round(text: &str) -> Option<u64> {
     let (first, rest) = text.split_once(':')?;
     let round = first.parse().ok()?;
     (rest.rsplit_once(':')?.1 == first && text == content(round)).then_some(round)
@@ -32,7 +32,7 @@ fn four_readers_never_miss_a_file_nor_see_a_torn_one() {
     const ROUNDS: u64 = 200;
     let dir = memory_dir();
     let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
-    let mut volume = Volume::open(dir.path(), Arc::new(clock.clone())).unwrap();
+    let mut volume = AtomicVolume::open(dir.path(), Arc::new(clock.clone())).unwrap();
     let mut publish = |round: u64| {
         let text = content(round);
         let entry = |path: &str| FileEntry::new(path.parse().unwrap(), text.as_bytes(), 0o600);
@@ -52,9 +52,9 @@ fn four_readers_never_miss_a_file_nor_see_a_torn_one() {
                 let mut last = 0;
                 while !done.load(Ordering::Relaxed) {
                     let text = std::fs::read_to_string(dir.path().join("a")).unwrap();
-                    let first = round_of(&text).unwrap_or_else(|| panic!("torn: {text:?}"));
+                    let first = parse_round(&text).unwrap_or_else(|| panic!("torn: {text:?}"));
                     let text = std::fs::read_to_string(dir.path().join("b/c")).unwrap();
-                    let second = round_of(&text).unwrap_or_else(|| panic!("torn: {text:?}"));
+                    let second = parse_round(&text).unwrap_or_else(|| panic!("torn: {text:?}"));
                     assert!(last <= first && first <= second, "{last} {first} {second}");
                     last = second;
                     reads.fetch_add(1, Ordering::Relaxed);
@@ -71,7 +71,7 @@ fn four_readers_never_miss_a_file_nor_see_a_torn_one() {
 fn a_reader_that_holds_the_generation_open_sees_it_whole() {
     let dir = memory_dir();
     let clock = Arc::new(ManualClock::starting_at(Timestamp::UNIX_EPOCH));
-    let mut volume = Volume::open(dir.path(), clock).unwrap();
+    let mut volume = AtomicVolume::open(dir.path(), clock).unwrap();
     let first = [("a", "1"), ("b", "1")];
     let second = [("a", "2"), ("b", "2")];
     let entries = |files: [(&str, &'static str); 2]| {

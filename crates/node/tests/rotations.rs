@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::SystemClock;
-use lanyard_keyvault::{Pod, Proofs, SecretBytes};
+use lanyard_keyvault::{VolumePod, PodCredentials, SharedSecretBytes};
 use lanyard_node::{
-    FillRequest, FilledFile, Filling, MemoryClasses, MountOrder, NoReporter, ObjectVersion,
-    Provider, Publisher, PublisherParts, PublisherSettings, Refreshed, Refusal, Urgency,
+    ProviderRequest, ProviderFile, ProviderResponse, InMemoryClassSource, PublishRequest, NoopReporter, ProviderObjectVersion,
+    Provider, Publisher, PublisherParts, PublisherSettings, RefreshOutcome, ProviderError, Urgency,
 };
 use libtest_mimic::{Arguments, Trial};
 use parking_lot::{Condvar, Mutex};
@@ -28,23 +28,23 @@ const ROTATIONS: u64 = 1_000;
 
 /// Gives something new each time.
 #[derive(Debug, Default)]
-struct Vault(AtomicU64);
+struct CountingProvider(AtomicU64);
 
 #[async_trait]
-impl Provider for Vault {
-    async fn fill(&self, _request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+impl Provider for CountingProvider {
+    async fn fetch(&self, _request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
         let version = self.0.fetch_add(1, Ordering::SeqCst);
-        let file = |path: &str| FilledFile {
+        let file = |path: &str| ProviderFile {
             path: path.parse().unwrap(),
             mode: None,
-            content: SecretBytes::from(content(version)),
+            content: SharedSecretBytes::from(content(version)),
             object: None,
         };
         let id = "secret/one".to_owned();
-        Ok(Filling {
+        Ok(ProviderResponse {
             files: vec![file("cert"), file("tls/key")],
-            versions: vec![ObjectVersion { id, version: version.to_string() }],
-            stamps: BTreeMap::new(),
+            versions: vec![ProviderObjectVersion { id, version: version.to_string() }],
+            timestamps: BTreeMap::new(),
             stale: None,
         })
     }
@@ -56,7 +56,7 @@ fn content(version: u64) -> String {
     format!("{version}:{}:{version}", "x".repeat(length))
 }
 
-fn version_of(text: &str) -> u64 {
+fn parse_version(text: &str) -> u64 {
     let version = text.split(':').next().unwrap().parse().unwrap();
     assert_eq!(text, content(version), "torn");
     version
@@ -65,10 +65,10 @@ fn version_of(text: &str) -> u64 {
 /// Which rotation goes on. Readers read so many times during each, and no more: what is to be
 /// seen is how reads and rotations meet, not who has more of the processor.
 #[derive(Debug, Default)]
-struct Rounds(Mutex<u64>, Condvar);
+struct RotationRounds(Mutex<u64>, Condvar);
 
-impl Rounds {
-    fn begin(&self, round: u64) {
+impl RotationRounds {
+    fn start_round(&self, round: u64) {
         *self.0.lock() = round;
         self.1.notify_all();
     }
@@ -79,8 +79,8 @@ impl Rounds {
 }
 
 /// Reads each file through its link, and both of one generation.
-fn read_on(target: &Path, rounds: &Rounds) -> u64 {
-    let read = |path: PathBuf| version_of(&std::fs::read_to_string(path).unwrap());
+fn read_every_round(target: &Path, rounds: &RotationRounds) -> u64 {
+    let read = |path: PathBuf| parse_version(&std::fs::read_to_string(path).unwrap());
     let (mut count, mut last) = (0, 0);
     for round in 1..=ROTATIONS {
         rounds.wait_for(round);
@@ -98,19 +98,19 @@ fn read_on(target: &Path, rounds: &Rounds) -> u64 {
 }
 
 /// Takes the volume away, however the test ends.
-struct Unmounted(PathBuf);
+struct UnmountOnDrop(PathBuf);
 
-impl Drop for Unmounted {
+impl Drop for UnmountOnDrop {
     fn drop(&mut self) {
         let _absent = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
     }
 }
 
-fn order(target: &Path) -> MountOrder {
-    MountOrder {
+fn publish_request(target: &Path) -> PublishRequest {
+    PublishRequest {
         volume_id: "csi-1".to_owned(),
         target: target.to_owned(),
-        pod: Pod {
+        pod: VolumePod {
             namespace: "ns".to_owned(),
             name: "pod".to_owned(),
             uid: "uid".to_owned(),
@@ -118,7 +118,7 @@ fn order(target: &Path) -> MountOrder {
         },
         class_name: "class".to_owned(),
         attributes: BTreeMap::new(),
-        proofs: Proofs::default(),
+        proofs: PodCredentials::default(),
         group: None,
     }
 }
@@ -137,31 +137,31 @@ fn main() -> ExitCode {
 async fn read_a_million_times() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("pods/uid/volumes/kubernetes.io~csi/v/mount");
-    let _unmounted = Unmounted(target.clone());
+    let _unmounted = UnmountOnDrop(target.clone());
     let mut class = SecretProviderClass::default();
     class.metadata.namespace = Some("ns".to_owned());
     class.metadata.name = Some("class".to_owned());
     let parts = PublisherParts {
-        classes: Arc::new(MemoryClasses::new([class])),
-        provider: Arc::new(Vault::default()),
-        reporter: Arc::new(NoReporter),
+        classes: Arc::new(InMemoryClassSource::new([class])),
+        provider: Arc::new(CountingProvider::default()),
+        reporter: Arc::new(NoopReporter),
         clock: SystemClock::shared(),
     };
     let settings = PublisherSettings::new(dir.path(), "secrets-store.csi.k8s.io");
     let publisher = Publisher::new(settings, parts);
-    publisher.publish(order(&target)).await.unwrap();
+    publisher.publish(publish_request(&target)).await.unwrap();
 
-    let rounds = Arc::new(Rounds::default());
+    let rounds = Arc::new(RotationRounds::default());
     let readers: Vec<_> = (0..READERS)
         .map(|_| {
             let (target, rounds) = (target.clone(), Arc::clone(&rounds));
-            std::thread::spawn(move || read_on(&target, &rounds))
+            std::thread::spawn(move || read_every_round(&target, &rounds))
         })
         .collect();
     for round in 1..=ROTATIONS {
-        rounds.begin(round);
-        let refreshed = publisher.refresh(&target, Urgency::Refresh).await.unwrap();
-        assert_eq!(refreshed, Refreshed::Changed);
+        rounds.start_round(round);
+        let refreshed = publisher.refresh(&target, Urgency::ForceRefresh).await.unwrap();
+        assert_eq!(refreshed, RefreshOutcome::Changed);
     }
     let reads: u64 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
     println!("{reads} reads by {READERS} readers over {ROTATIONS} rotations");

@@ -15,17 +15,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
-use lanyard_azure::{BreakerPolicy, Rate};
+use lanyard_azure::{CircuitBreakerPolicy, RequestRate};
 use lanyard_clock::{Clock as _, SharedClock};
-use lanyard_keyvault::testing::{FakeAzure, VaultLimit};
-use lanyard_keyvault::{NodeVaultSettings, NodeVaults, Pod, Proofs};
+use lanyard_keyvault::testing::{FakeAzure, FakeVaultLimit};
+use lanyard_keyvault::{NodeVaultSettings, NodeVaults, VolumePod, PodCredentials};
 use lanyard_node::rotation::{
-    ClassWishes, IntervalBounds, PollInterval, RotatingVolume, Rotator, RotatorSettings,
-    VolumeClock, Volumes,
+    RotationPolicy, IntervalBounds, PollInterval, RotatingVolume, Rotator, RotatorSettings,
+    PollHistory, RotatableVolumes,
 };
 use lanyard_node::{
-    AzureProvider, AzureProviderSettings, FillRequest, Filling, MemoryClasses, NoReporter,
-    Provider, PublishError, Refusal, Stamps, Urgency,
+    AzureProvider, AzureProviderSettings, ProviderRequest, ProviderResponse, InMemoryClassSource, NoopReporter,
+    Provider, PublishError, ProviderError, ObjectTimestamps, Urgency,
 };
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -42,7 +42,7 @@ const INTERVAL: Duration = Duration::from_mins(2);
 
 /// A node of the fleet: its volumes, without the disk.
 #[derive(Debug)]
-struct Node {
+struct SimulatedNode {
     provider: AzureProvider,
     clock: SharedClock,
     volumes: Mutex<BTreeMap<PathBuf, SimulatedVolume>>,
@@ -51,21 +51,21 @@ struct Node {
 
 #[derive(Debug, Clone)]
 struct SimulatedVolume {
-    clock: VolumeClock,
+    clock: PollHistory,
     class: String,
-    stamps: BTreeMap<String, Stamps>,
+    timestamps: BTreeMap<String, ObjectTimestamps>,
 }
 
-impl Node {
+impl SimulatedNode {
     fn new(azure: &FakeAzure, number: usize) -> Arc<Self> {
         // A node's share of the vault's limit.
-        let rate = Rate { per_second: 25, burst: 100 };
-        let ways = azure.ways(rate, Some(BreakerPolicy::default()));
+        let rate = RequestRate { per_second: 25, burst: 100 };
+        let ways = azure.node_transports(rate, Some(CircuitBreakerPolicy::default()));
         let settings = NodeVaultSettings::default();
         let vaults = NodeVaults::new(settings, ways, None, azure.shared_clock());
         let provider = AzureProvider::new(Arc::new(vaults), AzureProviderSettings::default());
         let names = (0..VOLUMES).map(|volume| format!("n{number}-v{volume}"));
-        let classes = names.map(|name| (name.clone(), class(azure, &name)));
+        let classes = names.map(|name| (name.clone(), secret_provider_class(azure, &name)));
         Arc::new(Self {
             provider,
             clock: azure.shared_clock(),
@@ -75,11 +75,11 @@ impl Node {
     }
 
     /// Rotates what is mounted, for as long as the test runs.
-    fn rotate_always(self: &Arc<Self>) {
-        let classes = Arc::new(MemoryClasses::new(self.classes.values().cloned()));
-        let volumes: Arc<dyn Volumes> = Arc::<Self>::clone(self);
+    fn spawn_rotator(self: &Arc<Self>) {
+        let classes = Arc::new(InMemoryClassSource::new(self.classes.values().cloned()));
+        let volumes: Arc<dyn RotatableVolumes> = Arc::<Self>::clone(self);
         let (clock, settings) = (Arc::clone(&self.clock), RotatorSettings::default());
-        let rotator = Rotator::new(volumes, classes, Arc::new(NoReporter), clock, settings);
+        let rotator = Rotator::new(volumes, classes, Arc::new(NoopReporter), clock, settings);
         drop(tokio::spawn(rotator.run(std::future::pending())));
     }
 
@@ -90,11 +90,11 @@ impl Node {
         let mut pause = Duration::from_millis(500);
         loop {
             let now = self.clock.now();
-            if let Ok(filling) = self.fill(&class, Urgency::Mount).await {
-                let mut clock = VolumeClock::default();
-                clock.succeeded(now, &ClassWishes::default(), []);
-                let stamps = filling.stamps;
-                let volume = SimulatedVolume { clock, class: class.clone(), stamps };
+            if let Ok(filling) = self.fetch(&class, Urgency::Mount).await {
+                let mut clock = PollHistory::default();
+                clock.record_success(now, &RotationPolicy::default(), []);
+                let stamps = filling.timestamps;
+                let volume = SimulatedVolume { clock, class: class.clone(), timestamps: stamps };
                 self.volumes.lock().insert(target(&class), volume);
                 return self.clock.monotonic().saturating_sub(began);
             }
@@ -103,9 +103,9 @@ impl Node {
         }
     }
 
-    async fn fill(&self, class: &str, urgency: Urgency) -> Result<Filling, Refusal> {
-        let (pod, proofs, attributes) = (pod(class), Proofs::default(), BTreeMap::new());
-        let request = FillRequest {
+    async fn fetch(&self, class: &str, urgency: Urgency) -> Result<ProviderResponse, ProviderError> {
+        let (pod, proofs, attributes) = (pod(class), PodCredentials::default(), BTreeMap::new());
+        let request = ProviderRequest {
             class: &self.classes[class],
             pod: &pod,
             attributes: &attributes,
@@ -115,18 +115,18 @@ impl Node {
             mounted: &[],
             memory: &lanyard_keyvault::UnlimitedMemory,
         };
-        self.provider.fill(&request).await
+        self.provider.fetch(&request).await
     }
 
     /// How many volumes are mounted and were looked at with success since then.
-    fn looked_at_since(&self, since: Timestamp) -> usize {
+    fn polled_since(&self, since: Timestamp) -> usize {
         let volumes = self.volumes.lock();
-        volumes.values().filter(|volume| volume.clock.checked() >= Some(since)).count()
+        volumes.values().filter(|volume| volume.clock.last_success() >= Some(since)).count()
     }
 }
 
 #[async_trait]
-impl Volumes for Node {
+impl RotatableVolumes for SimulatedNode {
     fn volumes(&self) -> Vec<RotatingVolume> {
         let volumes = self.volumes.lock();
         let rotating = volumes.iter().map(|(target, volume)| RotatingVolume {
@@ -134,9 +134,9 @@ impl Volumes for Node {
             target: target.clone(),
             pod: pod(&volume.class),
             class_name: volume.class.clone(),
-            clock: volume.clock.clone(),
-            stamps: volume.stamps.clone(),
-            proofs: Some(Proofs::default()),
+            history: volume.clock.clone(),
+            timestamps: volume.timestamps.clone(),
+            proofs: Some(PodCredentials::default()),
             generation: 1,
         });
         rotating.collect()
@@ -147,18 +147,18 @@ impl Volumes for Node {
             return;
         };
         let began = self.clock.now();
-        let outcome = self.fill(&class, urgency).await;
+        let outcome = self.fetch(&class, urgency).await;
         let mut volumes = self.volumes.lock();
         let Some(volume) = volumes.get_mut(target) else { return };
         match outcome {
             Ok(filling) => {
-                volume.clock.succeeded(began, &ClassWishes::default(), []);
-                volume.stamps = filling.stamps;
+                volume.clock.record_success(began, &RotationPolicy::default(), []);
+                volume.timestamps = filling.timestamps;
             }
-            Err(Refusal { turned_away: Some(pause), .. }) => {
-                volume.clock.turned_away(began, pause);
+            Err(ProviderError { suppressed_for: Some(pause), .. }) => {
+                volume.clock.record_suppressed(began, pause);
             }
-            Err(refusal) => volume.clock.failed(began, refusal.retry),
+            Err(refusal) => volume.clock.record_failure(began, refusal.retry),
         }
     }
 
@@ -167,8 +167,8 @@ impl Volumes for Node {
     }
 }
 
-fn pod(class: &str) -> Pod {
-    Pod {
+fn pod(class: &str) -> VolumePod {
+    VolumePod {
         namespace: "ns".to_owned(),
         name: class.to_owned(),
         uid: class.to_owned(),
@@ -181,12 +181,12 @@ fn target(class: &str) -> PathBuf {
 }
 
 /// A class of one volume; its secrets are in the vault.
-fn class(azure: &FakeAzure, name: &str) -> SecretProviderClass {
-    azure.put(VAULT, "common");
+fn secret_provider_class(azure: &FakeAzure, name: &str) -> SecretProviderClass {
+    azure.add_secret_version(VAULT, "common");
     let own = (1..OBJECTS).map(|object| format!("{name}-o{object}"));
     let objects: Vec<String> = std::iter::once("common".to_owned()).chain(own).collect();
     let entry = |name: &String| {
-        azure.put(VAULT, name);
+        azure.add_secret_version(VAULT, name);
         format!("  - |\n    objectName: {name}\n    objectType: secret\n")
     };
     let objects = format!("array:\n{}", objects.iter().map(entry).collect::<String>());
@@ -204,39 +204,39 @@ fn class(azure: &FakeAzure, name: &str) -> SecretProviderClass {
     class
 }
 
-fn limit(neighbours: usize, retry_after: Option<Duration>) -> VaultLimit {
-    VaultLimit { requests: LIMIT, window: WINDOW, neighbours, retry_after }
+fn limit(neighbours: usize, retry_after: Option<Duration>) -> FakeVaultLimit {
+    FakeVaultLimit { requests: LIMIT, window: WINDOW, other_client_requests: neighbours, retry_after }
 }
 
 /// Mounts the first `count` volumes of every node.
-async fn mount_all(azure: &FakeAzure, fleet: &[Arc<Node>], count: usize) {
+async fn mount_all(azure: &FakeAzure, fleet: &[Arc<SimulatedNode>], count: usize) {
     let mounts = fleet.iter().flat_map(|node| {
         let classes = node.classes.keys().take(count).cloned();
         classes.map(|class| Arc::clone(node).mount(class)).collect::<Vec<_>>()
     });
-    azure.drive(futures::future::join_all(mounts)).await;
+    azure.run_advancing_clock(futures::future::join_all(mounts)).await;
 }
 
-async fn storm(retry_after: Option<Duration>) {
+async fn run_throttling_storm(retry_after: Option<Duration>) {
     let azure = FakeAzure::new();
-    azure.limit(Some(limit(1_000, retry_after)));
-    let fleet: Vec<_> = (0..NODES).map(|number| Node::new(&azure, number)).collect();
+    azure.set_vault_limit(Some(limit(1_000, retry_after)));
+    let fleet: Vec<_> = (0..NODES).map(|number| SimulatedNode::new(&azure, number)).collect();
     let late = 2;
     mount_all(&azure, &fleet, VOLUMES - late).await;
     let distinct = NODES * ((VOLUMES - late) * (OBJECTS - 1) + 1);
     assert_eq!(azure.reads(), distinct, "the common object once for each node");
     for node in &fleet {
-        node.rotate_always();
+        node.spawn_rotator();
     }
-    azure.pass(INTERVAL * 2).await;
-    azure.forget_calls();
-    azure.pass(INTERVAL * 5).await;
+    azure.advance_clock(INTERVAL * 2).await;
+    azure.clear_calls();
+    azure.advance_clock(INTERVAL * 5).await;
     let calm = azure.reads();
     assert!((distinct * 4..=distinct * 6).contains(&calm), "{calm} of {distinct} in an interval");
 
     // The neighbours use the vault up, and on each node two pods want to start.
-    azure.forget_calls();
-    azure.limit(Some(limit(LIMIT, retry_after)));
+    azure.clear_calls();
+    azure.set_vault_limit(Some(limit(LIMIT, retry_after)));
     let mut starting = Vec::new();
     for node in &fleet {
         for class in node.classes.keys().skip(VOLUMES - late) {
@@ -244,41 +244,41 @@ async fn storm(retry_after: Option<Duration>) {
         }
     }
     let hour = Duration::from_hours(1);
-    azure.pass(hour).await;
+    azure.advance_clock(hour).await;
     let asked = azure.calls().len();
     assert_eq!(azure.reads(), 0);
     // Upstream: every object of every volume, every ten seconds.
     let upstream = NODES * VOLUMES * OBJECTS * 360;
     assert!(asked * 20 < upstream, "{asked} requests while nothing was to be had");
-    assert!(azure.busiest(WINDOW) * 20 < LIMIT, "{}", azure.busiest(WINDOW));
+    assert!(azure.max_calls_within(WINDOW) * 20 < LIMIT, "{}", azure.max_calls_within(WINDOW));
     assert!(starting.iter().all(|pod| !pod.is_finished()));
 
     // It ends.
-    azure.forget_calls();
-    azure.limit(Some(limit(1_000, retry_after)));
+    azure.clear_calls();
+    azure.set_vault_limit(Some(limit(1_000, retry_after)));
     let end = azure.clock().now();
-    azure.pass(INTERVAL * 2).await;
+    azure.advance_clock(INTERVAL * 2).await;
     assert!(starting.iter().all(JoinHandle::is_finished), "every pod has started");
     for node in &fleet {
-        assert_eq!(node.looked_at_since(end), VOLUMES);
+        assert_eq!(node.polled_since(end), VOLUMES);
     }
     assert!(azure.calls().iter().all(|call| call.status == 200), "nobody was throttled again");
-    assert!(azure.busiest(WINDOW) + 1_000 <= LIMIT, "{}", azure.busiest(WINDOW));
+    assert!(azure.max_calls_within(WINDOW) + 1_000 <= LIMIT, "{}", azure.max_calls_within(WINDOW));
 }
 
 #[tokio::test]
-async fn a_storm_of_throttling_is_sat_out_and_ends_within_two_intervals() {
-    storm(Some(Duration::from_secs(10))).await;
+async fn fleet_recovers_from_throttling_within_two_intervals() {
+    run_throttling_storm(Some(Duration::from_secs(10))).await;
 }
 
 #[tokio::test]
-async fn so_is_one_in_which_the_vault_does_not_say_for_how_long() {
-    storm(None).await;
+async fn fleet_recovers_from_throttling_without_retry_after() {
+    run_throttling_storm(None).await;
 }
 
 /// The bounds that classes have, so that the simulation and the node agree about them.
 #[test]
 fn the_interval_of_the_simulation_is_the_default() {
     assert_eq!(PollInterval::DEFAULT.duration(), INTERVAL);
-    assert!(IntervalBounds::CLASS.least.duration() < INTERVAL);
+    assert!(IntervalBounds::CLASS.min.duration() < INTERVAL);
 }

@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_clock::ManualClock;
-use lanyard_node::{Changed, FileEntry, Volume};
+use lanyard_node::{VolumeChange, FileEntry, AtomicVolume};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
 /// A watch on a path, as Go's fsnotify makes it: through the link, on the inode behind it.
-struct Watcher(OwnedFd);
+struct InotifyWatcher(OwnedFd);
 
-impl Watcher {
+impl InotifyWatcher {
     fn of(path: &Path) -> Self {
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
         let flags = WatchFlags::MODIFY
@@ -30,7 +30,7 @@ impl Watcher {
     }
 
     /// Everything heard since the last call.
-    fn heard(&self) -> ReadFlags {
+    fn take_events(&self) -> ReadFlags {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.0, &mut buffer);
         let mut heard = ReadFlags::empty();
@@ -49,39 +49,39 @@ fn memory_dir() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-struct World {
+struct WatchedVolumeFixture {
     dir: TempDir,
     clock: ManualClock,
-    volume: Volume,
+    volume: AtomicVolume,
 }
 
-impl World {
+impl WatchedVolumeFixture {
     fn new() -> Self {
         let dir = memory_dir();
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
-        let volume = Volume::open(dir.path(), Arc::new(clock.clone())).unwrap();
+        let volume = AtomicVolume::open(dir.path(), Arc::new(clock.clone())).unwrap();
         Self { dir, clock, volume }
     }
 
-    fn publish(&mut self, content: &str) -> Changed {
+    fn publish(&mut self, content: &str) -> VolumeChange {
         let entry = |path: &str| FileEntry::new(path.parse().unwrap(), content.as_bytes(), 0o444);
-        self.volume.publish(&[entry("credential"), entry("tls/key")]).unwrap().changed
+        self.volume.publish(&[entry("credential"), entry("tls/key")]).unwrap().change
     }
 
-    fn watch(&self, name: &str) -> Watcher {
-        Watcher::of(&self.dir.path().join(name))
+    fn watch(&self, name: &str) -> InotifyWatcher {
+        InotifyWatcher::of(&self.dir.path().join(name))
     }
 }
 
 #[test]
-fn a_watcher_of_the_first_generation_hears_a_write_at_every_one_of_a_hundred_publishes() {
-    let mut world = World::new();
+fn first_generation_watcher_receives_modify_on_every_publish() {
+    let mut world = WatchedVolumeFixture::new();
     world.publish("0");
     let watchers = ["credential", "tls/key"].map(|name| world.watch(name));
     for round in 1..=100 {
         world.publish(&round.to_string());
         for watcher in &watchers {
-            let heard = watcher.heard();
+            let heard = watcher.take_events();
             assert!(heard.contains(ReadFlags::MODIFY), "round {round}: {heard:?}");
             let lost = ReadFlags::IGNORED | ReadFlags::DELETE_SELF;
             assert!(!heard.intersects(lost), "round {round}: {heard:?}");
@@ -89,7 +89,7 @@ fn a_watcher_of_the_first_generation_hears_a_write_at_every_one_of_a_hundred_pub
         world.clock.advance(Duration::from_secs(40));
         world.volume.scrub().unwrap();
         for watcher in &watchers {
-            watcher.heard();
+            watcher.take_events();
         }
     }
     let first = world.dir.path().join("..1970_01_01_00_00_00.1/credential");
@@ -97,8 +97,8 @@ fn a_watcher_of_the_first_generation_hears_a_write_at_every_one_of_a_hundred_pub
 }
 
 #[test]
-fn a_poke_changes_no_byte() {
-    let mut world = World::new();
+fn notifying_watchers_changes_no_content() {
+    let mut world = WatchedVolumeFixture::new();
     world.publish("first");
     let retired = std::fs::canonicalize(world.dir.path().join("credential")).unwrap();
     world.publish("second");
@@ -107,51 +107,51 @@ fn a_poke_changes_no_byte() {
 }
 
 #[test]
-fn scrubbing_wakes_and_keeps_the_watch_alive() {
-    let mut world = World::new();
+fn scrub_notifies_watchers_and_keeps_the_watch() {
+    let mut world = WatchedVolumeFixture::new();
     world.publish("0");
     let watcher = world.watch("credential");
     world.publish("1");
-    watcher.heard();
+    watcher.take_events();
     world.clock.advance(Duration::from_secs(61));
-    assert_eq!(world.volume.scrub().unwrap().files, 2);
-    assert!(watcher.heard().contains(ReadFlags::MODIFY));
+    assert_eq!(world.volume.scrub().unwrap().truncated_files, 2);
+    assert!(watcher.take_events().contains(ReadFlags::MODIFY));
     world.publish("2");
-    assert!(watcher.heard().contains(ReadFlags::MODIFY));
+    assert!(watcher.take_events().contains(ReadFlags::MODIFY));
 }
 
 #[test]
-fn an_unchanged_publish_wakes_nobody() {
-    let mut world = World::new();
+fn unchanged_publish_notifies_no_watcher() {
+    let mut world = WatchedVolumeFixture::new();
     world.publish("0");
     let early = world.watch("credential");
     world.publish("1");
     let late = world.watch("credential");
-    early.heard();
-    assert_eq!(world.publish("1"), Changed::Nothing);
-    assert_eq!((early.heard(), late.heard()), (ReadFlags::empty(), ReadFlags::empty()));
+    early.take_events();
+    assert_eq!(world.publish("1"), VolumeChange::Nothing);
+    assert_eq!((early.take_events(), late.take_events()), (ReadFlags::empty(), ReadFlags::empty()));
 }
 
 #[test]
-fn after_a_restart_watchers_are_told_though_nothing_changed() {
+fn first_publish_after_a_restart_notifies_watchers() {
     // The process may have died between the swap and the poke.
-    let mut world = World::new();
+    let mut world = WatchedVolumeFixture::new();
     world.publish("0");
     let watcher = world.watch("credential");
     world.publish("1");
-    watcher.heard();
-    world.volume = Volume::open(world.dir.path(), Arc::new(world.clock.clone())).unwrap();
-    assert_eq!(world.publish("1"), Changed::Nothing);
-    assert!(watcher.heard().contains(ReadFlags::MODIFY));
-    assert_eq!(world.publish("1"), Changed::Nothing);
-    assert_eq!(watcher.heard(), ReadFlags::empty());
+    watcher.take_events();
+    world.volume = AtomicVolume::open(world.dir.path(), Arc::new(world.clock.clone())).unwrap();
+    assert_eq!(world.publish("1"), VolumeChange::Nothing);
+    assert!(watcher.take_events().contains(ReadFlags::MODIFY));
+    assert_eq!(world.publish("1"), VolumeChange::Nothing);
+    assert_eq!(watcher.take_events(), ReadFlags::empty());
 }
 
 #[test]
-fn a_watcher_of_an_empty_file_is_told_as_well() {
-    let mut world = World::new();
+fn watcher_of_an_empty_file_is_notified() {
+    let mut world = WatchedVolumeFixture::new();
     world.publish("");
     let watcher = world.watch("credential");
     world.publish("1");
-    assert!(watcher.heard().contains(ReadFlags::MODIFY));
+    assert!(watcher.take_events().contains(ReadFlags::MODIFY));
 }

@@ -3,61 +3,61 @@
 use futures::StreamExt;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
-use lanyard_desired::objects::Step;
-use lanyard_desired::{Change, DesiredObject, ObjectKey, Writer, diff::removal_patch};
-use lanyard_kubernetes::{ApiError, FieldConflict, KubernetesApi, Patience};
+use lanyard_desired::objects::ApplyStep;
+use lanyard_desired::{ObjectChange, DesiredObject, ObjectKey, ObjectWriter, diff::removal_patch};
+use lanyard_kubernetes::{ApiError, FieldConflict, KubernetesApi, ApiRetryPolicy};
 use serde_json::Value;
 
-use crate::encryption_key::waits_for;
-use crate::error::WriteError;
-use crate::lease::Fence;
-use crate::metrics::{OperatorMetrics, Verb};
-use crate::store::Stores;
-use crate::subject::Subject;
+use crate::encryption_key::prerequisite_secret;
+use crate::error::FencedWriteError;
+use crate::lease::FencingToken;
+use crate::metrics::{OperatorMetrics, WriteVerb};
+use crate::store::WatchStores;
+use crate::watched_resource::WatchedResource;
 
 /// Makes changes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Applier<'a> {
+pub(crate) struct ObjectApplier<'a> {
     pub(crate) api: &'a KubernetesApi,
-    pub(crate) stores: &'a Stores,
+    pub(crate) stores: &'a WatchStores,
     pub(crate) metrics: &'a OperatorMetrics,
-    pub(crate) fence: &'a Fence,
+    pub(crate) fencing_token: &'a FencingToken,
 }
 
 /// What became of the changes.
 #[derive(Debug, Default)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedChanges {
     /// What was written.
     pub(crate) written: Vec<ObjectKey>,
     /// What failed. Everything else was done, unless it needs what failed.
     pub(crate) failures: Vec<(ObjectKey, ApiError)>,
     /// Whether the lease ended in the middle. The next holder goes on.
-    pub(crate) is_cut_short: bool,
+    pub(crate) is_lease_lost: bool,
 }
 
-impl Applier<'_> {
+impl ObjectApplier<'_> {
     /// Makes the changes in their order: those of one step side by side, and nothing more where the
     /// namespace or the control plane failed. One object that cannot be written keeps no other one
     /// from being written, but for what [`waits_for`] it.
-    pub(crate) async fn apply(self, changes: Vec<Change>) -> Applied {
-        let mut applied = Applied::default();
-        for (step, mut changes) in in_steps(changes) {
+    pub(crate) async fn apply_changes(self, changes: Vec<ObjectChange>) -> AppliedChanges {
+        let mut applied = AppliedChanges::default();
+        for (step, mut changes) in group_by_step(changes) {
             changes.retain(|change| {
-                let needed = waits_for(change);
+                let needed = prerequisite_secret(change);
                 needed.is_none_or(|it| !applied.failures.iter().any(|(failed, _)| *failed == it))
             });
-            let mut writes = futures::stream::iter(by_object(changes))
-                .map(|changes| self.make_all(changes))
-                .buffer_unordered(AT_ONCE);
+            let mut writes = futures::stream::iter(group_by_object(changes))
+                .map(|changes| self.apply_object_changes(changes))
+                .buffer_unordered(MAX_CONCURRENT_WRITES);
             while let Some((key, made)) = writes.next().await {
                 match made {
                     Ok(()) => applied.written.push(key),
-                    Err(WriteError::Api(error)) => applied.failures.push((key, error)),
-                    Err(WriteError::NotLeader) => applied.is_cut_short = true,
+                    Err(FencedWriteError::Api(error)) => applied.failures.push((key, error)),
+                    Err(FencedWriteError::NotLeader) => applied.is_lease_lost = true,
                 }
             }
-            let is_needed = step.is_some_and(|step| step <= Step::ControlPlane);
-            if applied.is_cut_short || (is_needed && !applied.failures.is_empty()) {
+            let is_needed = step.is_some_and(|step| step <= ApplyStep::ControlPlane);
+            if applied.is_lease_lost || (is_needed && !applied.failures.is_empty()) {
                 break;
             }
         }
@@ -66,53 +66,53 @@ impl Applier<'_> {
     }
 
     /// Makes the changes of one object, one after the other.
-    async fn make_all(
+    async fn apply_object_changes(
         self,
-        changes: (ObjectKey, Vec<Change>),
-    ) -> (ObjectKey, Result<(), WriteError>) {
+        changes: (ObjectKey, Vec<ObjectChange>),
+    ) -> (ObjectKey, Result<(), FencedWriteError>) {
         let (key, changes) = changes;
         for change in changes {
-            if let Err(error) = self.make(change).await {
+            if let Err(error) = self.apply_change(change).await {
                 return (key, Err(error));
             }
         }
         (key, Ok(()))
     }
 
-    async fn make(self, change: Change) -> Result<(), WriteError> {
+    async fn apply_change(self, change: ObjectChange) -> Result<(), FencedWriteError> {
         match change {
-            Change::Create { object } => self.patch(&object, Verb::Create, false).await.map(drop),
-            Change::Apply { object, foreign, force, .. } => {
-                let version = self.patch(&object, Verb::Apply, force).await?;
+            ObjectChange::Create { object } => self.apply_object(&object, WriteVerb::Create, false).await.map(drop),
+            ObjectChange::Apply { object, unowned_fields: foreign, force, .. } => {
+                let version = self.apply_object(&object, WriteVerb::Apply, force).await?;
                 if foreign.is_empty() {
                     return Ok(());
                 }
                 let patch = removal_patch(&foreign, &version);
                 self.remove_fields(&object.key, patch).await
             }
-            Change::Prune { key, uid, resource_version } => {
-                self.delete(&key, uid, Some(resource_version)).await
+            ObjectChange::Prune { key, uid, resource_version } => {
+                self.delete_object(&key, uid, Some(resource_version)).await
             }
-            Change::Foreign { object, .. } => Err(self.contest(&object).await.into()),
+            ObjectChange::Unowned { object, .. } => Err(self.dry_run_conflict(&object).await.into()),
             _ => Ok(()),
         }
     }
 
     /// Whose an object is that somebody else made: the API server says it when it is asked what
     /// applying would do. Nothing is written.
-    async fn contest(self, object: &DesiredObject) -> ApiError {
+    async fn dry_run_conflict(self, object: &DesiredObject) -> ApiError {
         let key = &object.key;
         let parameters =
             PatchParams { dry_run: true, ..PatchParams::apply(object.writer.field_manager()) };
         let patch = Patch::Apply(&object.value);
-        let objects = self.objects(key);
+        let objects = self.api_for(key);
         let ask = || objects.patch(&key.name, &parameters, &patch);
         let action = format!("apply {key}, which somebody else made");
-        match self.api.call(Patience::USUAL, action.clone(), ask).await {
+        match self.api.call(ApiRetryPolicy::STANDARD, action.clone(), ask).await {
             Ok(answer) => {
                 let managers = answer.metadata.managed_fields.unwrap_or_default();
                 let mut managers = managers.into_iter().filter_map(|entry| entry.manager);
-                let manager = managers.find(|it| !Writer::is_manager(it)).unwrap_or_default();
+                let manager = managers.find(|it| !ObjectWriter::is_our_field_manager(it)).unwrap_or_default();
                 let field = ".metadata.labels".to_owned();
                 ApiError::Conflict { action, conflicts: vec![FieldConflict { manager, field }] }
             }
@@ -121,55 +121,55 @@ impl Applier<'_> {
     }
 
     /// Applies an object; returns its new version.
-    async fn patch(
+    async fn apply_object(
         self,
         object: &DesiredObject,
-        verb: Verb,
+        verb: WriteVerb,
         force: bool,
-    ) -> Result<String, WriteError> {
+    ) -> Result<String, FencedWriteError> {
         let key = &object.key;
         let mut parameters = PatchParams::apply(object.writer.field_manager());
         parameters.force = force;
         let patch = Patch::Apply(&object.value);
-        let objects = self.objects(key);
+        let objects = self.api_for(key);
         let patch = || objects.patch(&key.name, &parameters, &patch);
-        let written = self.write(key, verb, &format!("apply {key}"), patch).await?;
+        let written = self.write_object(key, verb, &format!("apply {key}"), patch).await?;
         let version = written.metadata.resource_version.clone().unwrap_or_default();
-        self.stores.written(written);
+        self.stores.store_written(written);
         Ok(version)
     }
 
-    async fn remove_fields(self, key: &ObjectKey, patch: Value) -> Result<(), WriteError> {
+    async fn remove_fields(self, key: &ObjectKey, patch: Value) -> Result<(), FencedWriteError> {
         let parameters = PatchParams::default();
         let patch = Patch::Merge(patch);
-        let objects = self.objects(key);
+        let objects = self.api_for(key);
         let patch = || objects.patch(&key.name, &parameters, &patch);
         let action = format!("take foreign fields from {key}");
-        self.stores.written(self.write(key, Verb::Apply, &action, patch).await?);
+        self.stores.store_written(self.write_object(key, WriteVerb::Apply, &action, patch).await?);
         Ok(())
     }
 
     /// Deletes this one object, and no other one of its name. One that is gone is fine.
-    pub(crate) async fn delete(
+    pub(crate) async fn delete_object(
         self,
         key: &ObjectKey,
         uid: String,
         resource_version: Option<String>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), FencedWriteError> {
         let preconditions = Preconditions { uid: Some(uid), resource_version };
         let parameters =
             DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        let objects = self.objects(key);
+        let objects = self.api_for(key);
         let delete = || objects.delete(&key.name, &parameters);
-        match self.write(key, Verb::Delete, &format!("delete {key}"), delete).await {
+        match self.write_object(key, WriteVerb::Delete, &format!("delete {key}"), delete).await {
             Ok(answer) => {
                 if let Some(object) = answer.left() {
-                    self.stores.written(object);
+                    self.stores.store_written(object);
                 }
                 Ok(())
             }
-            Err(WriteError::Api(error)) if error.is_absence() => {
-                self.stores.missing(key);
+            Err(FencedWriteError::Api(error)) if error.is_not_found() => {
+                self.stores.mark_absent(key);
                 Ok(())
             }
             Err(error) => Err(error),
@@ -177,56 +177,56 @@ impl Applier<'_> {
     }
 
     /// Makes a call that writes, within the time that is left on the lease.
-    pub(crate) async fn write<T, F, Fut>(
+    pub(crate) async fn write_object<T, F, Fut>(
         self,
         key: &ObjectKey,
-        verb: Verb,
+        verb: WriteVerb,
         action: &str,
         make: F,
-    ) -> Result<T, WriteError>
+    ) -> Result<T, FencedWriteError>
     where
         F: Fn() -> Fut,
         Fut: Future<Output = Result<T, kube::Error>>,
     {
-        let kind = key.kind.facts().kind;
-        write(self.api, self.fence, self.metrics, (kind, verb), action, make).await
+        let kind = key.kind.info().kind;
+        write_fenced(self.api, self.fencing_token, self.metrics, (kind, verb), action, make).await
     }
 
-    fn objects(self, key: &ObjectKey) -> Api<DynamicObject> {
-        Subject::owned(key.kind).objects(self.api.client(), key.namespace.as_deref())
+    fn api_for(self, key: &ObjectKey) -> Api<DynamicObject> {
+        WatchedResource::owned(key.kind).api(self.api.client(), key.namespace.as_deref())
     }
 }
 
 /// Makes a call that writes, within the time that is left on the lease. There is one try: the next
 /// look is another one.
-pub(crate) async fn write<T, F, Fut>(
+pub(crate) async fn write_fenced<T, F, Fut>(
     api: &KubernetesApi,
-    fence: &Fence,
+    fence: &FencingToken,
     metrics: &OperatorMetrics,
-    (kind, verb): (&'static str, Verb),
+    (kind, verb): (&'static str, WriteVerb),
     action: &str,
     make: F,
-) -> Result<T, WriteError>
+) -> Result<T, FencedWriteError>
 where
     F: Fn() -> Fut,
     Fut: Future<Output = Result<T, kube::Error>>,
 {
-    let writing = fence.begin().ok_or(WriteError::NotLeader)?;
-    let patience = Patience { deadline: writing.deadline, tries: 1 };
+    let writing = fence.begin_write().ok_or(FencedWriteError::NotLeader)?;
+    let patience = ApiRetryPolicy { attempt_timeout: writing.deadline, attempts: 1 };
     let made = api.call(patience, action, make).await;
     drop(writing);
-    metrics.wrote(kind, verb, made.as_ref().err());
-    made.map_err(WriteError::Api)
+    metrics.record_write(kind, verb, made.as_ref().err());
+    made.map_err(FencedWriteError::Api)
 }
 
 /// The writes, in groups that follow each other. What is pruned is deleted one after the other.
-fn in_steps(changes: Vec<Change>) -> Vec<(Option<Step>, Vec<Change>)> {
-    let mut steps: Vec<(Option<Step>, Vec<Change>)> = Vec::new();
-    for change in changes.into_iter().filter(|it| !matches!(it, Change::Keep { .. })) {
+fn group_by_step(changes: Vec<ObjectChange>) -> Vec<(Option<ApplyStep>, Vec<ObjectChange>)> {
+    let mut steps: Vec<(Option<ApplyStep>, Vec<ObjectChange>)> = Vec::new();
+    for change in changes.into_iter().filter(|it| !matches!(it, ObjectChange::Unchanged { .. })) {
         let step = match &change {
-            Change::Create { object }
-            | Change::Apply { object, .. }
-            | Change::Foreign { object, .. } => Some(object.step),
+            ObjectChange::Create { object }
+            | ObjectChange::Apply { object, .. }
+            | ObjectChange::Unowned { object, .. } => Some(object.step),
             _ => None,
         };
         match steps.last_mut() {
@@ -238,8 +238,8 @@ fn in_steps(changes: Vec<Change>) -> Vec<(Option<Step>, Vec<Change>)> {
 }
 
 /// The changes of one step by object: one that both writers write is written by one at a time.
-fn by_object(changes: Vec<Change>) -> Vec<(ObjectKey, Vec<Change>)> {
-    let mut groups: Vec<(ObjectKey, Vec<Change>)> = Vec::new();
+fn group_by_object(changes: Vec<ObjectChange>) -> Vec<(ObjectKey, Vec<ObjectChange>)> {
+    let mut groups: Vec<(ObjectKey, Vec<ObjectChange>)> = Vec::new();
     for change in changes {
         match groups.last_mut() {
             Some((key, group)) if key == change.key() => group.push(change),
@@ -250,4 +250,4 @@ fn by_object(changes: Vec<Change>) -> Vec<(ObjectKey, Vec<Change>)> {
 }
 
 /// How many objects of one cluster are written at once.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_WRITES: usize = 4;

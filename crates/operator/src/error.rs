@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lanyard_kubernetes::ApiError;
 
-use crate::queue::Again;
+use crate::queue::Requeue;
 
 /// Why a look at a cluster did not come to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +22,7 @@ pub(crate) enum ReconcileError {
 
 /// Why something was not written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum WriteError {
+pub(crate) enum FencedWriteError {
     /// The call failed.
     #[error(transparent)]
     Api(#[from] ApiError),
@@ -33,7 +33,7 @@ pub(crate) enum WriteError {
 
 /// How a look may come to a better end: the class of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum RetryClass {
+pub(crate) enum ReconcileRetryClass {
     /// Somebody has to do something first.
     Denied,
     /// The API asked to be left alone for so long.
@@ -42,11 +42,11 @@ pub(crate) enum RetryClass {
     Transient,
 }
 
-impl From<WriteError> for ReconcileError {
-    fn from(error: WriteError) -> Self {
+impl From<FencedWriteError> for ReconcileError {
+    fn from(error: FencedWriteError) -> Self {
         match error {
-            WriteError::Api(error) => Self::Calls(vec![error]),
-            WriteError::NotLeader => Self::NotLeader,
+            FencedWriteError::Api(error) => Self::Calls(vec![error]),
+            FencedWriteError::NotLeader => Self::NotLeader,
         }
     }
 }
@@ -59,19 +59,19 @@ impl From<ApiError> for ReconcileError {
 
 impl ReconcileError {
     /// When to look again.
-    pub(crate) fn again(&self) -> Again {
+    pub(crate) fn requeue(&self) -> Requeue {
         match self {
-            Self::Calls(errors) => match errors.iter().map(class_of).max() {
-                Some(RetryClass::ThrottledFor(pause)) => Again::AfterAsked(pause),
-                Some(RetryClass::Denied) => Again::Slowly,
-                Some(RetryClass::Transient) | None => {
+            Self::Calls(errors) => match errors.iter().map(retry_class).max() {
+                Some(ReconcileRetryClass::ThrottledFor(pause)) => Requeue::RetryAfter(pause),
+                Some(ReconcileRetryClass::Denied) => Requeue::RetrySlowly,
+                Some(ReconcileRetryClass::Transient) | None => {
                     // What the API asked for is obeyed, whatever else failed.
                     let asked = errors.iter().filter_map(ApiError::retry_after).max();
-                    asked.map_or(Again::Soon, Again::AfterAsked)
+                    asked.map_or(Requeue::RetrySoon, Requeue::RetryAfter)
                 }
             },
-            Self::NotLeader => Again::OnChange,
-            Self::Panicked => Again::Slowly,
+            Self::NotLeader => Requeue::OnChange,
+            Self::Panicked => Requeue::RetrySlowly,
         }
     }
 
@@ -87,7 +87,7 @@ impl ReconcileError {
     /// A word for metrics.
     pub(crate) fn category(&self) -> &'static str {
         match self {
-            Self::Calls(errors) => errors.first().map_or("api", category_of),
+            Self::Calls(errors) => errors.first().map_or("api", error_category),
             Self::NotLeader => "not-leader",
             Self::Panicked => "panicked",
         }
@@ -95,23 +95,23 @@ impl ReconcileError {
 }
 
 /// The class of an error of one call.
-pub(crate) fn class_of(error: &ApiError) -> RetryClass {
+pub(crate) fn retry_class(error: &ApiError) -> ReconcileRetryClass {
     match error {
         error if error.is_transient() => {
-            error.retry_after().map_or(RetryClass::Transient, RetryClass::ThrottledFor)
+            error.retry_after().map_or(ReconcileRetryClass::Transient, ReconcileRetryClass::ThrottledFor)
         }
         // It changed while we looked: the next look sees it. Or its namespace is not there yet.
-        ApiError::Refused { status: 404 | 409, .. } => RetryClass::Transient,
-        _ => RetryClass::Denied,
+        ApiError::Refused { status: 404 | 409, .. } => ReconcileRetryClass::Transient,
+        _ => ReconcileRetryClass::Denied,
     }
 }
 
 /// A word for an error of one call.
-pub(crate) const fn category_of(error: &ApiError) -> &'static str {
+pub(crate) const fn error_category(error: &ApiError) -> &'static str {
     match error {
         ApiError::Conflict { .. } => "conflict",
         ApiError::NotServed { .. } => "not-served",
-        ApiError::NamespaceEnds { .. } => "namespace-ends",
+        ApiError::NamespaceTerminating { .. } => "namespace-ends",
         ApiError::Unreached { .. } | ApiError::TimedOut { .. } => "unreached",
         ApiError::Refused { status: 401 | 403, .. } => "forbidden",
         ApiError::Refused { status: 409, .. } => "changed",
@@ -122,20 +122,20 @@ pub(crate) const fn category_of(error: &ApiError) -> &'static str {
     }
 }
 
-fn listed(errors: &[ApiError]) -> String {
-    let told: Vec<_> = errors.iter().take(MOST_TOLD).map(ToString::to_string).collect();
-    let more = errors.len().saturating_sub(MOST_TOLD);
+fn join_errors(errors: &[ApiError]) -> String {
+    let told: Vec<_> = errors.iter().take(MAX_LISTED_ERRORS).map(ToString::to_string).collect();
+    let more = errors.len().saturating_sub(MAX_LISTED_ERRORS);
     let more = if more == 0 { String::new() } else { format!("; and {more} more") };
     format!("{}{more}", told.join("; "))
 }
 
-const MOST_TOLD: usize = 5;
+const MAX_LISTED_ERRORS: usize = 5;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn refused(status: u16, seconds: u64) -> ApiError {
+    fn refused_error(status: u16, seconds: u64) -> ApiError {
         ApiError::Refused {
             action: "apply x".to_owned(),
             status,
@@ -146,34 +146,34 @@ mod tests {
     }
 
     #[test]
-    fn the_class_of_an_error_decides_when_to_look_again() {
+    fn retry_class_decides_requeue() {
         let conflict = ApiError::Conflict { action: "apply x".to_owned(), conflicts: Vec::new() };
         let cases = [
-            (refused(503, 0), Again::Soon),
-            (refused(409, 0), Again::Soon),
-            (refused(404, 0), Again::Soon),
-            (refused(429, 7), Again::AfterAsked(Duration::from_secs(7))),
-            (refused(403, 0), Again::Slowly),
-            (refused(422, 0), Again::Slowly),
-            (conflict, Again::Slowly),
+            (refused_error(503, 0), Requeue::RetrySoon),
+            (refused_error(409, 0), Requeue::RetrySoon),
+            (refused_error(404, 0), Requeue::RetrySoon),
+            (refused_error(429, 7), Requeue::RetryAfter(Duration::from_secs(7))),
+            (refused_error(403, 0), Requeue::RetrySlowly),
+            (refused_error(422, 0), Requeue::RetrySlowly),
+            (conflict, Requeue::RetrySlowly),
         ];
         for (error, again) in cases {
-            assert_eq!(ReconcileError::from(error.clone()).again(), again, "{error}");
+            assert_eq!(ReconcileError::from(error.clone()).requeue(), again, "{error}");
         }
-        assert_eq!(ReconcileError::NotLeader.again(), Again::OnChange);
+        assert_eq!(ReconcileError::NotLeader.requeue(), Requeue::OnChange);
     }
 
     #[test]
-    fn of_several_what_may_pass_soonest_decides_and_what_was_asked_is_obeyed() {
-        let both = ReconcileError::Calls(vec![refused(403, 0), refused(503, 0)]);
-        assert_eq!(both.again(), Again::Soon);
-        let asked = ReconcileError::Calls(vec![refused(503, 0), refused(429, 9)]);
-        assert_eq!(asked.again(), Again::AfterAsked(Duration::from_secs(9)));
+    fn transient_error_decides_and_retry_after_is_kept() {
+        let both = ReconcileError::Calls(vec![refused_error(403, 0), refused_error(503, 0)]);
+        assert_eq!(both.requeue(), Requeue::RetrySoon);
+        let asked = ReconcileError::Calls(vec![refused_error(503, 0), refused_error(429, 9)]);
+        assert_eq!(asked.requeue(), Requeue::RetryAfter(Duration::from_secs(9)));
     }
 
     #[test]
-    fn many_errors_are_told_briefly() {
-        let many = ReconcileError::Calls(vec![refused(403, 0); 8]);
+    fn only_first_errors_are_listed() {
+        let many = ReconcileError::Calls(vec![refused_error(403, 0); 8]);
         assert!(many.to_string().ends_with("; and 3 more"), "{many}");
         assert!(many.hint().contains("ClusterRole"));
     }

@@ -11,38 +11,38 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
 use kube::api::PostParams;
 use lanyard_api::HostedCluster;
-use lanyard_desired::status::Transition;
+use lanyard_desired::status::StatusTransition;
 use lanyard_kubernetes::ApiError;
 
-use crate::apply::write;
-use crate::context::Context;
-use crate::error::WriteError;
-use crate::key::ClusterKey;
-use crate::lease::Fence;
-use crate::metrics::Verb;
-use crate::observe::Observed;
+use crate::apply::write_fenced;
+use crate::context::ReconcileContext;
+use crate::error::FencedWriteError;
+use crate::cluster_key::ClusterKey;
+use crate::lease::FencingToken;
+use crate::metrics::WriteVerb;
+use crate::observe::ObservedCluster;
 
 /// How many new events each cluster may still have.
 #[derive(Debug, Default)]
-pub(crate) struct EventBudgets(HashMap<ClusterKey, Budget>);
+pub(crate) struct EventBudgets(HashMap<ClusterKey, EventBudget>);
 
 #[derive(Debug)]
-struct Budget {
-    left: u32,
-    filled: Duration,
+struct EventBudget {
+    remaining: u32,
+    refilled_at: Duration,
 }
 
 impl EventBudgets {
     /// Takes one, if there is one left at `now`.
-    fn take(&mut self, key: &ClusterKey, now: Duration) -> bool {
-        let full = || Budget { left: BURST, filled: now };
+    fn try_take(&mut self, key: &ClusterKey, now: Duration) -> bool {
+        let full = || EventBudget { remaining: BURST, refilled_at: now };
         let budget = self.0.entry(key.clone()).or_insert_with(full);
-        let passed = now.saturating_sub(budget.filled).as_secs() / ONE_MORE_EVERY.as_secs();
+        let passed = now.saturating_sub(budget.refilled_at).as_secs() / REFILL_INTERVAL.as_secs();
         let whole = u32::try_from(passed).unwrap_or(u32::MAX);
-        budget.left = budget.left.saturating_add(whole).min(BURST);
-        budget.filled = budget.filled.saturating_add(ONE_MORE_EVERY.saturating_mul(whole));
-        let left = budget.left.checked_sub(1);
-        budget.left = left.unwrap_or_default();
+        budget.remaining = budget.remaining.saturating_add(whole).min(BURST);
+        budget.refilled_at = budget.refilled_at.saturating_add(REFILL_INTERVAL.saturating_mul(whole));
+        let left = budget.remaining.checked_sub(1);
+        budget.remaining = left.unwrap_or_default();
         left.is_some()
     }
 
@@ -62,32 +62,32 @@ impl EventBudgets {
 /// Events are told before the status that they lead to is written, and their names come from the
 /// status that they lead away from. So who is interrupted in between tells none of them twice and
 /// loses none. What the API refuses is logged and counted, and lost: the status tells the same.
-pub(crate) async fn tell(
-    context: &Context,
-    observed: &Observed,
-    news: &[Transition],
-    fence: &Fence,
-) -> Result<(), WriteError> {
+pub(crate) async fn emit_events(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    news: &[StatusTransition],
+    fence: &FencingToken,
+) -> Result<(), FencedWriteError> {
     let key = &observed.key;
     for transition in news {
         let now = context.api.clock().monotonic();
         tracing::info!(cluster = %key, reason = transition.reason, "{}", transition.message);
-        if !context.budgets.lock().take(key, now) {
-            context.metrics.event_dropped();
+        if !context.event_budgets.lock().try_take(key, now) {
+            context.metrics.record_dropped_event();
             continue;
         }
-        let before = observed.previous.as_ref().map_or("", |told| told.version.as_str());
-        let event = event_of(observed, transition, before, &context.settings.instance);
+        let before = observed.last_report.as_ref().map_or("", |told| told.version.as_str());
+        let event = new_event(observed, transition, before, &context.settings.reporting_instance);
         let events: Api<Event> = Api::namespaced(context.api.client().clone(), key.namespace());
         let parameters = PostParams::default();
         let create = || events.create(&parameters, &event);
         let action = format!("create an event about HostedCluster {key}");
-        let what = ("Event", Verb::Create);
-        match write(&context.api, fence, &context.metrics, what, &action, create).await {
-            Ok(_) | Err(WriteError::Api(ApiError::Refused { status: 409, .. })) => {}
-            Err(WriteError::NotLeader) => return Err(WriteError::NotLeader),
-            Err(WriteError::Api(error)) => {
-                context.metrics.event_dropped();
+        let what = ("Event", WriteVerb::Create);
+        match write_fenced(&context.api, fence, &context.metrics, what, &action, create).await {
+            Ok(_) | Err(FencedWriteError::Api(ApiError::Refused { status: 409, .. })) => {}
+            Err(FencedWriteError::NotLeader) => return Err(FencedWriteError::NotLeader),
+            Err(FencedWriteError::Api(error)) => {
+                context.metrics.record_dropped_event();
                 tracing::warn!(cluster = %key, hint = error.hint(), "{error}");
             }
         }
@@ -95,7 +95,7 @@ pub(crate) async fn tell(
     Ok(())
 }
 
-fn event_of(observed: &Observed, news: &Transition, before: &str, instance: &str) -> Event {
+fn new_event(observed: &ObservedCluster, news: &StatusTransition, before: &str, instance: &str) -> Event {
     let key = &observed.key;
     let now: Timestamp = observed.now;
     Event {
@@ -125,7 +125,7 @@ fn event_of(observed: &Observed, news: &Transition, before: &str, instance: &str
     }
 }
 
-fn event_name(observed: &Observed, news: &Transition, before: &str) -> String {
+fn event_name(observed: &ObservedCluster, news: &StatusTransition, before: &str) -> String {
     let mut digest = Digest::new(&SHA256);
     for part in
         [&*observed.cluster.uid, before, news.event_type.name(), &news.reason, &news.message]
@@ -146,7 +146,7 @@ fn event_name(observed: &Observed, news: &Transition, before: &str) -> String {
 const COMPONENT: &str = "lanyard-operator";
 /// How many new events a cluster may have at once: each of nine identities may fail and come back.
 const BURST: u32 = 24;
-const ONE_MORE_EVERY: Duration = Duration::from_mins(2);
+const REFILL_INTERVAL: Duration = Duration::from_mins(2);
 /// RFC 1123 subdomain: names of objects.
 const MAX_NAME: usize = 253;
 const MAX_INSTANCE: usize = 128;
@@ -157,18 +157,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cluster_has_a_budget_that_fills_again() {
+    fn event_budget_refills_per_cluster() {
         let mut budgets = EventBudgets::default();
         let key = ClusterKey::of("clusters", "harbour");
         let take = |budgets: &mut EventBudgets, minutes: u64| {
             let now = Duration::from_mins(minutes);
-            (0..100).filter(|_| budgets.take(&key, now)).count()
+            (0..100).filter(|_| budgets.try_take(&key, now)).count()
         };
         assert_eq!(take(&mut budgets, 0), 24);
         assert_eq!(take(&mut budgets, 1), 0);
         assert_eq!(take(&mut budgets, 5), 2);
         assert_eq!(take(&mut budgets, 6), 1);
         assert_eq!(take(&mut budgets, 10_000), 24);
-        assert!(budgets.take(&ClusterKey::of("clusters", "other"), Duration::ZERO));
+        assert!(budgets.try_take(&ClusterKey::of("clusters", "other"), Duration::ZERO));
     }
 }

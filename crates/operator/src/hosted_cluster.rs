@@ -4,36 +4,36 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use lanyard_api::HostedCluster;
 use serde_json::{Value, json};
 
-use crate::apply::write;
-use crate::context::Context;
-use crate::error::WriteError;
-use crate::kinds::WatchedKind;
-use crate::lease::Fence;
-use crate::metrics::Verb;
-use crate::observe::Observed;
+use crate::apply::write_fenced;
+use crate::context::ReconcileContext;
+use crate::error::FencedWriteError;
+use crate::watched_kinds::WatchedKind;
+use crate::lease::FencingToken;
+use crate::metrics::WriteVerb;
+use crate::observe::ObservedCluster;
 
 /// What is applied.
 #[derive(Debug)]
-pub(crate) enum Fields {
+pub(crate) enum HostedClusterFields {
     /// `metadata.finalizers`.
     Finalizers(Value),
     /// Fields of `status`.
     Status(Value),
     /// Fields of `status` that are no wish: what they say is so, and the next look goes on from there.
     /// They replace only what they were concluded from, so that one that arrives late replaces nothing.
-    State { status: Value, version: String },
+    VersionedStatus { status: Value, version: String },
 }
 
 /// Applies fields of ours; those of others stay. The uid makes sure that an object that is gone is
 /// not made anew.
-pub(crate) async fn apply(
-    context: &Context,
-    observed: &Observed,
-    fence: &Fence,
+pub(crate) async fn apply_fields(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    fence: &FencingToken,
     parameters: &PatchParams,
-    fields: Fields,
+    fields: HostedClusterFields,
     action: &str,
-) -> Result<DynamicObject, WriteError> {
+) -> Result<DynamicObject, FencedWriteError> {
     let key = &observed.key;
     let mut object = json!({
         "apiVersion": HostedCluster::API_VERSION,
@@ -44,17 +44,17 @@ pub(crate) async fn apply(
             "uid": observed.cluster.uid,
         },
     });
-    let is_status = !matches!(fields, Fields::Finalizers(_));
+    let is_status = !matches!(fields, HostedClusterFields::Finalizers(_));
     match fields {
-        Fields::Finalizers(finalizers) => object["metadata"]["finalizers"] = finalizers,
-        Fields::Status(status) => object["status"] = status,
-        Fields::State { status, version } => {
+        HostedClusterFields::Finalizers(finalizers) => object["metadata"]["finalizers"] = finalizers,
+        HostedClusterFields::Status(status) => object["status"] = status,
+        HostedClusterFields::VersionedStatus { status, version } => {
             object["status"] = status;
             object["metadata"]["resourceVersion"] = version.into();
         }
     }
-    let subject = WatchedKind::HostedClusters.subject(context.settings.role);
-    let clusters = subject.objects(context.api.client(), Some(key.namespace()));
+    let subject = WatchedKind::HostedClusters.watched_resource(context.settings.role);
+    let clusters = subject.api(context.api.client(), Some(key.namespace()));
     let patch = Patch::Apply(&object);
     let apply = || async {
         if is_status {
@@ -63,6 +63,6 @@ pub(crate) async fn apply(
             clusters.patch(key.name(), parameters, &patch).await
         }
     };
-    let what = (HostedCluster::KIND, Verb::Apply);
-    write(&context.api, fence, &context.metrics, what, action, apply).await
+    let what = (HostedCluster::KIND, WriteVerb::Apply);
+    write_fenced(&context.api, fence, &context.metrics, what, action, apply).await
 }

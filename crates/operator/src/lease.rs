@@ -10,7 +10,7 @@
 //! before it leads. Of two that took at the same time at least one sees the other.
 
 mod election;
-mod tenure;
+mod lease_term;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use lanyard_clock::SharedClock;
-use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
+use lanyard_kubernetes::{ApiError, KubernetesApi, ApiRetryPolicy};
 use lanyard_vocabulary::causes;
 use serde_json::{Value, json};
 
-use election::{Act, Record, Sightings, Situation, decide};
-pub(crate) use tenure::{Fence, Tenures};
+use election::{LeaseAction, LeaseRecord, ObservedLeases, ElectionInputs, plan_lease_actions};
+pub(crate) use lease_term::{FencingToken, LeaseTerms};
 
 /// How leases are held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,35 +48,35 @@ const LEASE_LABEL: &str = "lanyard.dev/lease-of";
 
 /// Takes part in the election.
 #[derive(Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct LeaseCandidate {
     api: KubernetesApi,
     leases: Api<Lease>,
     settings: LeaseSettings,
-    tenures: Tenures,
-    sightings: Sightings,
+    lease_terms: LeaseTerms,
+    observed_leases: ObservedLeases,
     /// Whether replicas with another number of shards are waited for.
-    waits_for_rivals: bool,
+    waits_for_resharding: bool,
 }
 
 /// A shard whose lease is ours, and which is not led yet.
 #[derive(Debug, Clone, Copy)]
-struct Claimed {
+struct AcquiredShard {
     shard: u32,
-    until: Duration,
+    valid_until: Duration,
 }
 
-impl Candidate {
-    pub(crate) fn new(api: KubernetesApi, settings: LeaseSettings, tenures: Tenures) -> Self {
+impl LeaseCandidate {
+    pub(crate) fn new(api: KubernetesApi, settings: LeaseSettings, lease_terms: LeaseTerms) -> Self {
         let leases = Api::namespaced(api.client().clone(), &settings.namespace);
-        let sightings = Sightings::default();
-        Self { api, leases, settings, tenures, sightings, waits_for_rivals: false }
+        let observed_leases = ObservedLeases::default();
+        Self { api, leases, settings, lease_terms, observed_leases, waits_for_resharding: false }
     }
 
     /// Holds its share until the end, and gives it back then.
     pub(crate) async fn run(mut self, end: impl Future<Output = ()>) {
         let mut end = std::pin::pin!(end);
         loop {
-            let is_good = self.tick().await;
+            let is_good = self.run_election_round().await;
             let pause = self.settings.duration / if is_good { 3 } else { 10 };
             // Replicas that began together do not come together for ever.
             let pause = pause.mul_f64(0.9 + fastrand::f64() / 10.0);
@@ -86,45 +86,45 @@ impl Candidate {
             }
         }
         for shard in 0..self.settings.shards {
-            if self.is_ours(shard) {
-                let retired = self.retire(shard).await;
-                Self::tell(retired);
+            if self.is_held_here(shard) {
+                let retired = self.release_and_delete_shard(shard).await;
+                Self::log_result(retired);
             }
         }
         if self.settings.shards > 1 {
-            Self::tell(self.delete(&self.replica_name(), None).await);
+            Self::log_result(self.delete_lease(&self.replica_lease_name(), None).await);
         }
     }
 
     /// One look and what follows from it. Tells whether all went well.
-    async fn tick(&mut self) -> bool {
-        let looked = self.look().await;
-        let mut is_good = Self::tell(looked);
+    async fn run_election_round(&mut self) -> bool {
+        let looked = self.refresh_leases().await;
+        let mut is_good = Self::log_result(looked);
         let is_seen = is_good;
         if self.settings.shards > 1 {
-            let renewed = self.renew_presence().await;
-            is_good &= Self::tell(renewed);
+            let renewed = self.renew_replica_lease().await;
+            is_good &= Self::log_result(renewed);
         }
         let now = self.clock().monotonic();
-        let (prefix, me) = (self.replica_prefix(), self.replica_name());
-        let others = self.sightings.held(&prefix, now);
+        let (prefix, me) = (self.replica_lease_prefix(), self.replica_lease_name());
+        let others = self.observed_leases.held_leases(&prefix, now);
         let others = others.into_iter().filter(|name| *name != me).count();
-        let situation = Situation {
-            me: &self.settings.identity,
+        let situation = ElectionInputs {
+            identity: &self.settings.identity,
             shards: self.settings.shards,
             replicas: u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1),
-            has_rivals: !self.rivals().is_empty(),
+            is_resharding: !self.mismatched_shard_leases().is_empty(),
             now,
         };
-        let acts = decide(&self.sightings, |shard| self.shard_name(shard), situation);
-        self.tell_of_rivals();
+        let acts = plan_lease_actions(&self.observed_leases, |shard| self.shard_lease_name(shard), situation);
+        self.log_mismatched_shards();
         let mut claimed = Vec::new();
         for act in acts {
             let done = match act {
-                Act::Release(shard) => self.release(shard).await,
+                LeaseAction::Release(shard) => self.release_shard(shard).await,
                 // What was not seen just now is not known to be free.
-                Act::Take(_) if !is_good => Ok(()),
-                Act::Renew(shard) | Act::Take(shard) => match self.hold(shard).await {
+                LeaseAction::Acquire(_) if !is_good => Ok(()),
+                LeaseAction::Renew(shard) | LeaseAction::Acquire(shard) => match self.acquire_or_renew(shard).await {
                     Ok(news) => {
                         claimed.extend(news);
                         Ok(())
@@ -132,136 +132,136 @@ impl Candidate {
                     Err(error) => Err(error),
                 },
             };
-            is_good &= Self::tell(done);
+            is_good &= Self::log_result(done);
         }
         if !claimed.is_empty() {
-            let led = self.lead(&claimed).await;
-            is_good &= Self::tell(led);
+            let led = self.start_leading(&claimed).await;
+            is_good &= Self::log_result(led);
         }
         if is_seen {
-            self.tenures.decided();
+            self.lease_terms.mark_election_complete();
         }
         is_good
     }
 
-    async fn look(&mut self) -> Result<(), ApiError> {
+    async fn refresh_leases(&mut self) -> Result<(), ApiError> {
         let selector = format!("{LEASE_LABEL}={}", self.settings.name);
         let parameters = ListParams::default().labels(&selector);
         let list = || self.leases.list(&parameters);
-        let leases = self.api.call(PATIENCE, "list the leases of the operator", list).await?;
-        let records = leases.items.into_iter().filter_map(record_of).collect();
+        let leases = self.api.call(LEASE_RETRY_POLICY, "list the leases of the operator", list).await?;
+        let records = leases.items.into_iter().filter_map(lease_record).collect();
         let now = self.clock().monotonic();
-        self.sightings.look(records, now);
+        self.observed_leases.observe_all(records, now);
         for shard in 0..self.settings.shards {
-            if !self.is_ours(shard) {
-                self.tenures.end(shard);
+            if !self.is_held_here(shard) {
+                self.lease_terms.stop_leading(shard);
             }
         }
-        let replicas = self.sightings.abandoned(&self.name("replica-"), FORGET_AFTER, now);
-        let shards = self.sightings.abandoned(&self.name("shard-"), FORGET_AFTER, now);
-        let others = shards.into_iter().filter(|name| !self.is_of_our_division(name));
+        let replicas = self.observed_leases.abandoned_leases(&self.lease_name("replica-"), ABANDONED_LEASE_RETENTION, now);
+        let shards = self.observed_leases.abandoned_leases(&self.lease_name("shard-"), ABANDONED_LEASE_RETENTION, now);
+        let others = shards.into_iter().filter(|name| !self.has_our_shard_count(name));
         for name in replicas.into_iter().chain(others) {
-            self.delete(&name, None).await?;
+            self.delete_lease(&name, None).await?;
         }
         Ok(())
     }
 
     /// Takes or renews a shard. Our time counts from before we asked. One that was led until the
     /// answer came is led on; any other is only claimed.
-    async fn hold(&mut self, shard: u32) -> Result<Option<Claimed>, ApiError> {
+    async fn acquire_or_renew(&mut self, shard: u32) -> Result<Option<AcquiredShard>, ApiError> {
         let until = self.clock().monotonic().saturating_add(self.settings.duration);
-        self.write(&self.shard_name(shard), true).await?;
-        if !self.tenures.leads(shard) {
-            return Ok(Some(Claimed { shard, until }));
+        self.write_lease(&self.shard_lease_name(shard), true).await?;
+        if !self.lease_terms.is_leading(shard) {
+            return Ok(Some(AcquiredShard { shard, valid_until: until }));
         }
-        self.tenures.extend(shard, until);
+        self.lease_terms.lead_until(shard, until);
         Ok(None)
     }
 
     /// Leads what was claimed, unless a rival claimed something meanwhile: then it is given back.
-    async fn lead(&mut self, claimed: &[Claimed]) -> Result<(), ApiError> {
-        self.look().await?;
-        let is_contested = !self.rivals().is_empty();
-        for Claimed { shard, until } in claimed {
+    async fn start_leading(&mut self, claimed: &[AcquiredShard]) -> Result<(), ApiError> {
+        self.refresh_leases().await?;
+        let is_contested = !self.mismatched_shard_leases().is_empty();
+        for AcquiredShard { shard, valid_until: until } in claimed {
             if is_contested {
-                self.write(&self.shard_name(*shard), false).await?;
-            } else if self.is_ours(*shard) {
-                self.tenures.extend(*shard, *until);
+                self.write_lease(&self.shard_lease_name(*shard), false).await?;
+            } else if self.is_held_here(*shard) {
+                self.lease_terms.lead_until(*shard, *until);
             }
         }
         Ok(())
     }
 
     /// The leases of shards of another division that somebody holds.
-    fn rivals(&self) -> Vec<&str> {
-        let held = self.sightings.held(&self.name("shard-"), self.clock().monotonic());
-        held.into_iter().filter(|name| !self.is_of_our_division(name)).collect()
+    fn mismatched_shard_leases(&self) -> Vec<&str> {
+        let held = self.observed_leases.held_leases(&self.lease_name("shard-"), self.clock().monotonic());
+        held.into_iter().filter(|name| !self.has_our_shard_count(name)).collect()
     }
 
-    fn tell_of_rivals(&mut self) {
-        let rivals = self.rivals().join(", ");
+    fn log_mismatched_shards(&mut self) {
+        let rivals = self.mismatched_shard_leases().join(", ");
         let waits = !rivals.is_empty();
-        if waits && !self.waits_for_rivals {
+        if waits && !self.waits_for_resharding {
             tracing::warn!(
                 hint = "nothing, while a change of --shards rolls out; otherwise give all replicas the same number",
                 "replicas with another number of shards hold {rivals}: no shard is taken before they end"
             );
         }
-        self.waits_for_rivals = waits;
+        self.waits_for_resharding = waits;
     }
 
     /// Stops writing about a shard, and then lets it go.
-    async fn release(&mut self, shard: u32) -> Result<(), ApiError> {
-        self.tenures.end(shard);
-        for _ in 0..DRAIN_LOOKS {
-            if self.tenures.writes(shard) == 0 {
-                return self.write(&self.shard_name(shard), false).await;
+    async fn release_shard(&mut self, shard: u32) -> Result<(), ApiError> {
+        self.lease_terms.stop_leading(shard);
+        for _ in 0..DRAIN_POLLS {
+            if self.lease_terms.pending_write_count(shard) == 0 {
+                return self.write_lease(&self.shard_lease_name(shard), false).await;
             }
-            self.clock().sleep(DRAIN_PAUSE).await;
+            self.clock().sleep(DRAIN_POLL_INTERVAL).await;
         }
         // It ends by itself, after the last write that may be on its way.
         Ok(())
     }
 
     /// Lets a shard go for good: the lease goes too, unless somebody has taken it meanwhile.
-    async fn retire(&mut self, shard: u32) -> Result<(), ApiError> {
-        self.release(shard).await?;
-        let name = self.shard_name(shard);
-        let free = self.sightings.record(&name).filter(|record| record.holder.is_none());
+    async fn release_and_delete_shard(&mut self, shard: u32) -> Result<(), ApiError> {
+        self.release_shard(shard).await?;
+        let name = self.shard_lease_name(shard);
+        let free = self.observed_leases.latest_record(&name).filter(|record| record.holder.is_none());
         let Some(version) = free.map(|record| record.version.clone()) else { return Ok(()) };
-        self.delete(&name, Some(version)).await
+        self.delete_lease(&name, Some(version)).await
     }
 
-    async fn renew_presence(&mut self) -> Result<(), ApiError> {
-        let name = self.replica_name();
-        self.write(&name, true).await
+    async fn renew_replica_lease(&mut self) -> Result<(), ApiError> {
+        let name = self.replica_lease_name();
+        self.write_lease(&name, true).await
     }
 
-    async fn write(&mut self, name: &str, held: bool) -> Result<(), ApiError> {
+    async fn write_lease(&mut self, name: &str, held: bool) -> Result<(), ApiError> {
         let now = MicroTime(self.clock().now());
         let identity = held.then(|| self.settings.identity.clone());
-        let written = match self.sightings.record(name) {
+        let written = match self.observed_leases.latest_record(name) {
             Some(record) => {
                 let is_new = record.holder != identity;
-                let patch = patch_of(record, identity, &now, is_new, self.settings.duration);
+                let patch = renewal_patch(record, identity, &now, is_new, self.settings.duration);
                 let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
                 let patch = || self.leases.patch(name, &parameters, &patch);
-                self.api.call(PATIENCE, format!("renew lease {name}"), patch).await?
+                self.api.call(LEASE_RETRY_POLICY, format!("renew lease {name}"), patch).await?
             }
             None if !held => return Ok(()),
             None => {
-                let (parameters, lease) = (PostParams::default(), self.lease(name, now));
+                let (parameters, lease) = (PostParams::default(), self.new_lease(name, now));
                 let create = || self.leases.create(&parameters, &lease);
-                self.api.call(PATIENCE, format!("create lease {name}"), create).await?
+                self.api.call(LEASE_RETRY_POLICY, format!("create lease {name}"), create).await?
             }
         };
-        if let Some((name, record)) = record_of(written) {
-            self.sightings.note(name, record, self.api.clock().monotonic());
+        if let Some((name, record)) = lease_record(written) {
+            self.observed_leases.observe(name, record, self.api.clock().monotonic());
         }
         Ok(())
     }
 
-    fn lease(&self, name: &str, now: MicroTime) -> Lease {
+    fn new_lease(&self, name: &str, now: MicroTime) -> Lease {
         let labels = BTreeMap::from([(LEASE_LABEL.to_owned(), self.settings.name.clone())]);
         Lease {
             metadata: ObjectMeta {
@@ -279,44 +279,44 @@ impl Candidate {
         }
     }
 
-    async fn delete(&self, name: &str, version: Option<String>) -> Result<(), ApiError> {
+    async fn delete_lease(&self, name: &str, version: Option<String>) -> Result<(), ApiError> {
         let preconditions =
             version.map(|version| Preconditions { resource_version: Some(version), uid: None });
         let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         let delete = || self.leases.delete(name, &parameters);
-        let deleted = self.api.find(PATIENCE, format!("delete lease {name}"), delete).await;
+        let deleted = self.api.call_optional(LEASE_RETRY_POLICY, format!("delete lease {name}"), delete).await;
         deleted.map(drop)
     }
 
-    fn is_ours(&self, shard: u32) -> bool {
-        let record = self.sightings.record(&self.shard_name(shard));
+    fn is_held_here(&self, shard: u32) -> bool {
+        let record = self.observed_leases.latest_record(&self.shard_lease_name(shard));
         record.is_some_and(|it| it.holder.as_deref() == Some(&self.settings.identity))
     }
 
-    fn name(&self, rest: &str) -> String {
+    fn lease_name(&self, rest: &str) -> String {
         format!("{}-{rest}", self.settings.name)
     }
 
-    fn shard_name(&self, shard: u32) -> String {
-        self.name(&format!("shard-{shard}{}", self.division()))
+    fn shard_lease_name(&self, shard: u32) -> String {
+        self.lease_name(&format!("shard-{shard}{}", self.shard_count_suffix()))
     }
 
     /// How the names of our shards end.
-    fn division(&self) -> String {
+    fn shard_count_suffix(&self) -> String {
         format!("-of-{}", self.settings.shards)
     }
 
-    fn is_of_our_division(&self, shard_name: &str) -> bool {
-        shard_name.ends_with(&self.division())
+    fn has_our_shard_count(&self, shard_name: &str) -> bool {
+        shard_name.ends_with(&self.shard_count_suffix())
     }
 
     /// How the names of replicas begin that divide the clusters as we do.
-    fn replica_prefix(&self) -> String {
-        self.name(&format!("replica{}-", self.division()))
+    fn replica_lease_prefix(&self) -> String {
+        self.lease_name(&format!("replica{}-", self.shard_count_suffix()))
     }
 
-    fn replica_name(&self) -> String {
-        format!("{}{}", self.replica_prefix(), self.settings.identity)
+    fn replica_lease_name(&self) -> String {
+        format!("{}{}", self.replica_lease_prefix(), self.settings.identity)
     }
 
     const fn clock(&self) -> &SharedClock {
@@ -324,22 +324,22 @@ impl Candidate {
     }
 
     /// A lost race is ordinary.
-    fn tell(done: Result<(), ApiError>) -> bool {
+    fn log_result(done: Result<(), ApiError>) -> bool {
         match &done {
             Ok(()) => {}
             Err(ApiError::Refused { status: 409, .. }) => {
                 tracing::debug!("a lease changed meanwhile");
             }
-            Err(error) => tracing::warn!(hint = error.hint(), "{}", causes(error)),
+            Err(error) => tracing::warn!(hint = error.hint(), "{}", format_error_chain(error)),
         }
         done.is_ok()
     }
 }
 
-fn record_of(lease: Lease) -> Option<(String, Record)> {
+fn lease_record(lease: Lease) -> Option<(String, LeaseRecord)> {
     let spec = lease.spec.unwrap_or_default();
     let seconds = spec.lease_duration_seconds.and_then(|it| u64::try_from(it).ok());
-    let record = Record {
+    let record = LeaseRecord {
         holder: spec.holder_identity.filter(|it| !it.is_empty()),
         duration: Duration::from_secs(seconds.unwrap_or_default()),
         version: lease.metadata.resource_version?,
@@ -348,8 +348,8 @@ fn record_of(lease: Lease) -> Option<(String, Record)> {
 }
 
 /// The change of the lease that was seen, and of no later one.
-fn patch_of(
-    record: &Record,
+fn renewal_patch(
+    record: &LeaseRecord,
     identity: Option<String>,
     now: &MicroTime,
     is_new: bool,
@@ -367,12 +367,12 @@ fn patch_of(
 }
 
 /// A renewal must come in time for another try.
-const PATIENCE: Patience = Patience { deadline: Duration::from_secs(4), tries: 1 };
+const LEASE_RETRY_POLICY: ApiRetryPolicy = ApiRetryPolicy { attempt_timeout: Duration::from_secs(4), attempts: 1 };
 /// How long writes on their way are waited for before a shard is let go.
-const DRAIN_LOOKS: u32 = 200;
-const DRAIN_PAUSE: Duration = Duration::from_millis(50);
+const DRAIN_POLLS: u32 = 200;
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// After how long the lease of a replica that is gone is deleted.
-const FORGET_AFTER: Duration = Duration::from_hours(1);
+const ABANDONED_LEASE_RETENTION: Duration = Duration::from_hours(1);
 
 #[cfg(test)]
 mod tests;

@@ -4,30 +4,30 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use lanyard_desired::objects::Owner;
+use lanyard_desired::objects::ControlPlaneOwner;
 use lanyard_desired::status::{ObservedPod, ObservedVolume};
 use lanyard_desired::{ObjectKey, OwnedKind};
 use lanyard_kubernetes::ApiError;
 
-use crate::claim::Claim;
-use crate::context::Context;
-use crate::key::ClusterKey;
-use crate::kinds::WatchedKind;
-use crate::store::{Cluster, Kind, Told, control_plane_namespace};
+use crate::namespace_owner::NamespaceOwner;
+use crate::context::ReconcileContext;
+use crate::cluster_key::ClusterKey;
+use crate::watched_kinds::WatchedKind;
+use crate::store::{CachedCluster, KindState, IdentitiesReport, control_plane_namespace};
 
 /// What is known of a cluster.
 #[derive(Debug, Clone)]
-pub(crate) struct Observed {
+pub(crate) struct ObservedCluster {
     pub(crate) key: ClusterKey,
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: CachedCluster,
     /// The namespace of its control plane.
     pub(crate) namespace: String,
     /// Whose that namespace is.
-    pub(crate) claim: Claim,
+    pub(crate) namespace_owner: NamespaceOwner,
     /// Whose control plane the namespace is for.
-    pub(crate) tenant: Option<ClusterKey>,
+    pub(crate) oldest_cluster: Option<ClusterKey>,
     /// The HostedControlPlane, if it was made here.
-    pub(crate) owner: Owner,
+    pub(crate) owner: ControlPlaneOwner,
     pub(crate) pods: Vec<ObservedPod>,
     pub(crate) volumes: Vec<ObservedVolume>,
     /// The address of the router to private vaults.
@@ -35,39 +35,39 @@ pub(crate) struct Observed {
     /// The names of all classes, where they can be listed.
     pub(crate) classes: Option<BTreeSet<String>>,
     /// Kinds that cannot be used.
-    pub(crate) lacking: Vec<Lacking>,
+    pub(crate) unavailable_kinds: Vec<UnavailableWatchedKind>,
     /// How the identities are, as it was told last; of this HostedCluster, and not of a former one of
     /// its name.
-    pub(crate) previous: Option<Told>,
+    pub(crate) last_report: Option<IdentitiesReport>,
     pub(crate) now: Timestamp,
 }
 
 /// What is known of a cluster; nothing where it is gone.
-pub(crate) fn observe(context: &Context, key: &ClusterKey) -> Option<Observed> {
+pub(crate) fn observe(context: &ReconcileContext, key: &ClusterKey) -> Option<ObservedCluster> {
     let stores = &context.stores;
     let cluster = stores.cluster(key)?;
     let uid = cluster.uid.clone();
     let namespace = control_plane_namespace(key);
-    let (pods, volumes) = stores.facts(&namespace);
+    let (pods, volumes) = stores.pods_and_volumes(&namespace);
     let owner = stores.uid(&namespace, &control_plane_key(key, &namespace));
-    let classes = match stores.kind(WatchedKind::Owned(OwnedKind::SecretProviderClass)) {
-        Kind::Listed | Kind::Stale(_) => {
-            Some(stores.names(&namespace, OwnedKind::SecretProviderClass))
+    let classes = match stores.kind_state(WatchedKind::Owned(OwnedKind::SecretProviderClass)) {
+        KindState::Listed | KindState::Stale(_) => {
+            Some(stores.object_names(&namespace, OwnedKind::SecretProviderClass))
         }
-        Kind::Unlisted | Kind::Unusable(_) => None,
+        KindState::Unlisted | KindState::Unusable(_) => None,
     };
-    Some(Observed {
+    Some(ObservedCluster {
         key: key.clone(),
         cluster,
-        claim: stores.marks(&namespace).map_or(Claim::Unasked, |it| it.claim(&key.to_string())),
-        tenant: stores.first_tenant(&namespace),
-        owner: owner.map_or(Owner::NotYet, Owner::Known),
+        namespace_owner: stores.ownership_marks(&namespace).map_or(NamespaceOwner::Unchecked, |it| it.owner_for(&key.to_string())),
+        oldest_cluster: stores.oldest_cluster_in(&namespace),
+        owner: owner.map_or(ControlPlaneOwner::Absent, ControlPlaneOwner::Known),
         pods,
         volumes,
         private_router: stores.private_router(&namespace),
         classes,
-        lacking: lacking(context),
-        previous: stores.identities(key).filter(|told| told.owner.as_deref() == Some(&*uid)),
+        unavailable_kinds: list_unavailable_kinds(context),
+        last_report: stores.identities(key).filter(|told| told.owner.as_deref() == Some(&*uid)),
         now: context.api.clock().now(),
         namespace,
     })
@@ -75,28 +75,28 @@ pub(crate) fn observe(context: &Context, key: &ClusterKey) -> Option<Observed> {
 
 /// A kind that cannot be used.
 #[derive(Debug, Clone)]
-pub(crate) struct Lacking {
+pub(crate) struct UnavailableWatchedKind {
     pub(crate) kind: WatchedKind,
     pub(crate) error: ApiError,
     /// Whether nothing is done about its objects. Otherwise it was listed once, and what is known of
     /// it grows old.
-    pub(crate) is_left_out: bool,
+    pub(crate) is_skipped: bool,
 }
 
-impl Observed {
+impl ObservedCluster {
     /// Whether nothing is done about the objects of a kind.
-    pub(crate) fn leaves_out(&self, kind: OwnedKind) -> bool {
+    pub(crate) fn skips_kind(&self, kind: OwnedKind) -> bool {
         let kind = WatchedKind::Owned(kind);
-        self.lacking.iter().any(|it| it.kind == kind && it.is_left_out)
+        self.unavailable_kinds.iter().any(|it| it.kind == kind && it.is_skipped)
     }
 }
 
-fn lacking(context: &Context) -> Vec<Lacking> {
+fn list_unavailable_kinds(context: &ReconcileContext) -> Vec<UnavailableWatchedKind> {
     let kinds = WatchedKind::of(context.settings.role).into_iter();
-    let lacking = kinds.filter_map(|kind| match context.stores.kind(kind) {
-        Kind::Unusable(error) => Some(Lacking { kind, error, is_left_out: true }),
-        Kind::Stale(error) => Some(Lacking { kind, error, is_left_out: false }),
-        Kind::Unlisted | Kind::Listed => None,
+    let lacking = kinds.filter_map(|kind| match context.stores.kind_state(kind) {
+        KindState::Unusable(error) => Some(UnavailableWatchedKind { kind, error, is_skipped: true }),
+        KindState::Stale(error) => Some(UnavailableWatchedKind { kind, error, is_skipped: false }),
+        KindState::Unlisted | KindState::Listed => None,
     });
     lacking.collect()
 }
@@ -116,26 +116,26 @@ pub(crate) fn control_plane_key(key: &ClusterKey, namespace: &str) -> ObjectKey 
 }
 
 #[cfg(test)]
-impl Observed {
+impl ObservedCluster {
     /// The example, changed, as it is before anything was made for it.
-    pub(crate) fn of_example(change: impl FnOnce(&mut serde_json::Value)) -> Self {
+    pub(crate) fn from_example(change: impl FnOnce(&mut serde_json::Value)) -> Self {
         const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");
         let wire = lanyard_api::HostedCluster::parse_yaml(EXAMPLE).unwrap();
         let mut object = serde_json::to_value(wire).unwrap();
         change(&mut object);
         Self {
             key: ClusterKey::of("clusters", "harbour"),
-            cluster: Cluster::of(serde_json::from_value(object).unwrap(), &[]),
+            cluster: CachedCluster::of(serde_json::from_value(object).unwrap(), &[]),
             namespace: "clusters-harbour".to_owned(),
-            tenant: None,
-            owner: Owner::NotYet,
+            oldest_cluster: None,
+            owner: ControlPlaneOwner::Absent,
             pods: Vec::new(),
             volumes: Vec::new(),
             private_router: None,
             classes: None,
-            claim: Claim::Ours,
-            lacking: Vec::new(),
-            previous: None,
+            namespace_owner: NamespaceOwner::Ours,
+            unavailable_kinds: Vec::new(),
+            last_report: None,
             now: "2026-01-02T00:00:00Z".parse().unwrap(),
         }
     }

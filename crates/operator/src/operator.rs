@@ -8,71 +8,71 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use lanyard_clock::SharedClock;
-use lanyard_kubernetes::{KubernetesApi, Seen};
+use lanyard_kubernetes::{KubernetesApi, WatchUpdate};
 use lanyard_telemetry::prometheus_client::registry::Registry;
-use lanyard_telemetry::{Gate, Readiness};
+use lanyard_telemetry::{ReadinessGate, Readiness};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::contest::Contests;
-use crate::context::Context;
+use crate::conflict_backoff::ConflictBackoff;
+use crate::context::ReconcileContext;
 use crate::error::ReconcileError;
 use crate::events::EventBudgets;
-use crate::key::ClusterKey;
-use crate::kinds::WatchedKind;
-use crate::lease::{Candidate, Tenures};
-use crate::metrics::{Knowledge, OperatorMetrics};
-use crate::queue::{Again, Queue, Turn, Wake};
+use crate::cluster_key::ClusterKey;
+use crate::watched_kinds::WatchedKind;
+use crate::lease::{LeaseCandidate, LeaseTerms};
+use crate::metrics::{OperatorStateCollector, OperatorMetrics};
+use crate::queue::{Requeue, ReconcileQueue, ReconcileId, ReconcileTrigger};
 use crate::reconcile::reconcile;
-use crate::settings::{OperatorSettings, Role};
-use crate::shared::SharedCredentials;
-use crate::status::CONDITIONS;
-use crate::store::{Compared, Kind, Stores, Telling};
+use crate::settings::{OperatorSettings, OperatorRole};
+use crate::shared_credentials::SharedCredentials;
+use crate::status::HOSTED_CLUSTER_CONDITIONS;
+use crate::store::{ComparisonScope, KindState, WatchStores, ListProgress};
 
 /// The operator of one process.
 pub struct Operator {
-    pub(crate) context: Arc<Context>,
-    queue: Queue,
-    tenures: Tenures,
+    pub(crate) context: Arc<ReconcileContext>,
+    queue: ReconcileQueue,
+    lease_terms: LeaseTerms,
     /// Counts the kinds that became usable or not.
-    kinds: watch::Sender<u64>,
-    gate: Gate,
+    kind_changes: watch::Sender<u64>,
+    gate: ReadinessGate,
 }
 
 impl Operator {
     /// An operator at this API. Nothing is asked yet.
     pub fn new(api: KubernetesApi, settings: OperatorSettings, readiness: &Readiness) -> Self {
         let clock = SharedClock::clone(api.clock());
-        let tenures = match &settings.leases {
-            Some(leases) => Tenures::none(leases.shards, SharedClock::clone(&clock)),
-            None => Tenures::for_ever(SharedClock::clone(&clock)),
+        let lease_terms = match &settings.leases {
+            Some(leases) => LeaseTerms::without_shards(leases.shards, SharedClock::clone(&clock)),
+            None => LeaseTerms::permanent(SharedClock::clone(&clock)),
         };
         let compared = match settings.role {
-            Role::All => Compared::Led(tenures.clone()),
-            Role::IdentityOnly => Compared::Nobodys,
+            OperatorRole::All => ComparisonScope::LedClusters(lease_terms.clone()),
+            OperatorRole::IdentityOnly => ComparisonScope::Nothing,
         };
-        let context = Arc::new(Context {
+        let context = Arc::new(ReconcileContext {
             api,
-            stores: Arc::new(Stores::new(&CONDITIONS, compared)),
+            stores: Arc::new(WatchStores::new(&HOSTED_CLUSTER_CONDITIONS, compared)),
             settings,
             metrics: OperatorMetrics::default(),
-            budgets: Mutex::new(EventBudgets::default()),
-            shared: Mutex::new(SharedCredentials::default()),
-            contests: Mutex::new(Contests::default()),
-            memories: Mutex::new(HashMap::new()),
+            event_budgets: Mutex::new(EventBudgets::default()),
+            shared_credentials: Mutex::new(SharedCredentials::default()),
+            conflict_backoff: Mutex::new(ConflictBackoff::default()),
+            drift_histories: Mutex::new(HashMap::new()),
         });
-        let gate = readiness.gate("watches", "not everything is listed yet");
-        let kinds = watch::Sender::new(0);
-        Self { context, queue: Queue::new(clock), tenures, kinds, gate }
+        let gate = readiness.add_gate("watches", "not everything is listed yet");
+        let kind_changes = watch::Sender::new(0);
+        Self { context, queue: ReconcileQueue::new(clock), lease_terms, kind_changes, gate }
     }
 
     /// Puts every number on a page.
     pub fn register(&self, registry: &mut Registry) {
         self.context.metrics.register(registry);
-        registry.register_collector(Box::new(Knowledge {
+        registry.register_collector(Box::new(OperatorStateCollector {
             stores: Arc::clone(&self.context.stores),
-            tenures: self.tenures.clone(),
+            lease_terms: self.lease_terms.clone(),
             queue: self.queue.clone(),
             role: self.context.settings.role,
             policy: self.context.settings.policy,
@@ -88,108 +88,108 @@ impl Operator {
     pub async fn run(self, end: impl Future<Output = ()>) {
         let operator = Arc::new(self);
         let mut end = std::pin::pin!(end);
-        let mut parts = Crew::default();
-        operator.watch(&mut parts.tasks);
+        let mut parts = OperatorTasks::default();
+        operator.spawn_watches(&mut parts.tasks);
         let is_listed = tokio::select! {
-            () = operator.listed() => true,
+            () = operator.wait_until_listed() => true,
             () = &mut end => false,
-            () = parts.lost() => false,
+            () = parts.wait_for_unexpected_exit() => false,
         };
         if is_listed {
-            for follow in [Follow::Kinds, Follow::Tenures] {
+            for follow in [ChangeSource::Kinds, ChangeSource::LeaseTerms] {
                 let operator = Arc::clone(&operator);
-                parts.tasks.spawn(async move { operator.keep_up(follow).await });
+                parts.tasks.spawn(async move { operator.follow_changes(follow).await });
             }
-            let mut election = operator.begin_election();
-            let mut workers = operator.begin_work();
+            let mut election = operator.start_election();
+            let mut workers = operator.start_workers();
             tokio::select! {
                 () = end => {}
-                () = parts.lost() => {}
-                () = election.lost() => {}
-                () = workers.lost() => {}
+                () = parts.wait_for_unexpected_exit() => {}
+                () = election.wait_for_unexpected_exit() => {}
+                () = workers.wait_for_unexpected_exit() => {}
             }
-            workers.end(DRAIN, operator.context.api.clock()).await;
-            election.end(RELEASE, operator.context.api.clock()).await;
+            workers.stop_and_wait(DRAIN_TIMEOUT, operator.context.api.clock()).await;
+            election.stop_and_wait(RELEASE_TIMEOUT, operator.context.api.clock()).await;
         }
         parts.tasks.shutdown().await;
     }
 
-    fn begin_election(&self) -> Crew {
-        let mut crew = Crew::default();
+    fn start_election(&self) -> OperatorTasks {
+        let mut crew = OperatorTasks::default();
         if let Some(leases) = self.context.settings.leases.clone() {
             let api = self.context.api.clone();
-            let candidate = Candidate::new(api, leases, self.tenures.clone());
-            let end = crew.asked_to_end();
+            let candidate = LeaseCandidate::new(api, leases, self.lease_terms.clone());
+            let end = crew.stop_requested();
             crew.tasks.spawn(candidate.run(end));
         }
         crew
     }
 
-    fn begin_work(self: &Arc<Self>) -> Crew {
-        let mut crew = Crew::default();
+    fn start_workers(self: &Arc<Self>) -> OperatorTasks {
+        let mut crew = OperatorTasks::default();
         for _ in 0..self.context.settings.workers.max(1) {
             let operator = Arc::clone(self);
-            let end = crew.asked_to_end();
-            crew.tasks.spawn(async move { operator.work(end).await });
+            let end = crew.stop_requested();
+            crew.tasks.spawn(async move { operator.run_worker(end).await });
         }
         crew
     }
 
     /// Begins to watch everything.
-    pub(crate) fn watch(self: &Arc<Self>, parts: &mut JoinSet<()>) {
+    pub(crate) fn spawn_watches(self: &Arc<Self>, parts: &mut JoinSet<()>) {
         for kind in WatchedKind::of(self.context.settings.role) {
             let operator = Arc::clone(self);
-            parts.spawn(async move { operator.follow(kind).await });
+            parts.spawn(async move { operator.watch_kind(kind).await });
         }
     }
 
-    async fn follow(&self, kind: WatchedKind) {
-        let Context { api, stores, settings, metrics, .. } = &*self.context;
-        let subject = kind.subject(settings.role);
-        let mut telling = Telling::default();
-        let mut usable = Usability::Unknown;
+    async fn watch_kind(&self, kind: WatchedKind) {
+        let ReconcileContext { api, stores, settings, metrics, .. } = &*self.context;
+        let subject = kind.watched_resource(settings.role);
+        let mut telling = ListProgress::default();
+        let mut usable = KindUsability::Unknown;
         let take = |seen| {
             match &seen {
-                Seen::Anew => metrics.listed(kind.name()),
-                Seen::Broken(..) => metrics.watch_broke(kind.name()),
-                Seen::There(_) | Seen::Gone(_) | Seen::Complete => {}
+                WatchUpdate::ListStarted => metrics.record_list(kind.name()),
+                WatchUpdate::Failed(..) => metrics.record_watch_failure(kind.name()),
+                WatchUpdate::Applied(_) | WatchUpdate::Deleted(_) | WatchUpdate::ListCompleted => {}
             }
             let now = api.clock().monotonic();
-            for (key, wake) in stores.see(kind, seen, &mut telling, now) {
+            for (key, wake) in stores.apply_watch_update(kind, seen, &mut telling, now) {
                 if kind == WatchedKind::HostedClusters {
-                    for other in self.context.learn(&key) {
-                        self.queue.wake(&other, Wake::Surroundings);
+                    for other in self.context.track_shared_credentials(&key) {
+                        self.queue.enqueue(&other, ReconcileTrigger::RelatedChanged);
                     }
                 }
-                self.queue.wake(&key, wake);
+                self.queue.enqueue(&key, wake);
             }
-            let now = Usability::of(&stores.kind(kind));
+            let now = KindUsability::of(&stores.kind_state(kind));
             if std::mem::replace(&mut usable, now) != now {
-                self.kinds.send_modify(|count| *count += 1);
+                self.kind_changes.send_modify(|count| *count += 1);
             }
         };
-        subject.watch().follow(api, take).await;
+        subject.to_watch().follow(api, take).await;
     }
 
     /// Ready when every kind was listed, or is known not to be usable.
-    pub(crate) async fn listed(&self) {
-        let mut kinds = self.kinds.subscribe();
-        while !self.look_at_kinds() {
+    pub(crate) async fn wait_until_listed(&self) {
+        let mut kinds = self.kind_changes.subscribe();
+        while !self.update_readiness() {
             // It fails only without a sender, and we hold one.
             drop(kinds.changed().await);
         }
     }
 
     /// Whether every kind was listed, or is known not to be usable; the gate tells the same.
-    fn look_at_kinds(&self) -> bool {
+    fn update_readiness(&self) -> bool {
         let (mut waiting, mut missing) = (Vec::new(), Vec::new());
         for kind in WatchedKind::of(self.context.settings.role) {
-            match self.context.stores.kind(kind) {
-                Kind::Unlisted => waiting.push(kind.name()),
-                Kind::Unusable(error) | Kind::Stale(error) if kind.is_needed() => {
+            match self.context.stores.kind_state(kind) {
+                KindState::Unlisted => waiting.push(kind.name()),
+                KindState::Unusable(error) | KindState::Stale(error) if kind.is_required() => {
                     missing.push(error.to_string());
                 }
-                Kind::Unusable(_) | Kind::Stale(_) | Kind::Listed => {}
+                KindState::Unusable(_) | KindState::Stale(_) | KindState::Listed => {}
             }
         }
         if !missing.is_empty() {
@@ -204,20 +204,20 @@ impl Operator {
 
     /// Tells whether everything is usable, or looks at everything anew that this process leads from
     /// now on, whenever that changes.
-    async fn keep_up(&self, follow: Follow) {
+    async fn follow_changes(&self, follow: ChangeSource) {
         let mut changes = match follow {
-            Follow::Kinds => self.kinds.subscribe(),
-            Follow::Tenures => self.tenures.changes(),
+            ChangeSource::Kinds => self.kind_changes.subscribe(),
+            ChangeSource::LeaseTerms => self.lease_terms.subscribe_changes(),
         };
-        let mut before = self.tenures.held();
+        let mut before = self.lease_terms.led_shards();
         while changes.changed().await.is_ok() {
             match follow {
-                Follow::Kinds => drop(self.look_at_kinds()),
-                Follow::Tenures => {
-                    self.context.stores.trim();
-                    self.forget_what_was_lost(&mut before);
+                ChangeSource::Kinds => drop(self.update_readiness()),
+                ChangeSource::LeaseTerms => {
+                    self.context.stores.drop_unneeded_content();
+                    self.forget_lost_shards(&mut before);
                     for key in self.context.stores.clusters() {
-                        self.queue.wake(&key, Wake::Wish);
+                        self.queue.enqueue(&key, ReconcileTrigger::SpecChanged);
                     }
                 }
             }
@@ -225,15 +225,15 @@ impl Operator {
     }
 
     /// Forgets what was remembered of clusters that were not led here `before`, or are not now.
-    pub(crate) fn forget_what_was_lost(&self, before: &mut BTreeSet<u32>) {
-        let now = self.tenures.held();
+    pub(crate) fn forget_lost_shards(&self, before: &mut BTreeSet<u32>) {
+        let now = self.lease_terms.led_shards();
         let kept: BTreeSet<_> = before.intersection(&now).copied().collect();
-        let shards = self.tenures.shards();
-        self.context.forget_all_but(|key| kept.contains(&key.shard(shards)));
+        let shards = self.lease_terms.shards();
+        self.context.retain_clusters(|key| kept.contains(&key.shard(shards)));
         *before = now;
     }
 
-    async fn work(&self, end: impl Future<Output = ()>) {
+    async fn run_worker(&self, end: impl Future<Output = ()>) {
         let mut end = std::pin::pin!(end);
         loop {
             // A look at what is settled waits for nothing, and a thousand of them would keep the
@@ -242,24 +242,24 @@ impl Operator {
             let (key, turn) = tokio::select! {
                 biased;
                 () = &mut end => return,
-                taken = self.queue.take() => taken,
+                taken = self.queue.take_next() => taken,
             };
-            self.look(&key, turn).await;
+            self.reconcile_cluster(&key, turn).await;
         }
     }
 
     /// Leaves a cluster to whoever leads it.
-    fn leave(&self, key: &ClusterKey) {
+    fn dequeue_if_not_leader(&self, key: &ClusterKey) {
         self.queue.remove(key);
         // Its shard may have been won in between, and the wake of that was removed, too.
-        if self.tenures.fence(key).is_some() {
-            self.queue.wake(key, Wake::Wish);
+        if self.lease_terms.fencing_token(key).is_some() {
+            self.queue.enqueue(key, ReconcileTrigger::SpecChanged);
         }
     }
 
-    async fn look(&self, key: &ClusterKey, turn: Turn) {
+    async fn reconcile_cluster(&self, key: &ClusterKey, turn: ReconcileId) {
         // What another replica leads is woken when that changes.
-        let Some(fence) = self.tenures.fence(key) else { return self.leave(key) };
+        let Some(fence) = self.lease_terms.fencing_token(key) else { return self.dequeue_if_not_leader(key) };
         let clock = self.context.api.clock();
         let began = clock.monotonic();
         // One cluster that leads into a defect takes no worker from all others. Nothing of a look is
@@ -269,20 +269,20 @@ impl Operator {
         let took = clock.monotonic().saturating_sub(began);
         let (result, again) = match &outcome {
             Ok(again) => ("good", *again),
-            Err(error) => (error.category(), error.again()),
+            Err(error) => (error.category(), error.requeue()),
         };
-        self.context.metrics.reconciled(result, took);
+        self.context.metrics.record_reconcile(result, took);
         if matches!(outcome, Err(ReconcileError::NotLeader)) {
-            return self.leave(key);
+            return self.dequeue_if_not_leader(key);
         }
-        let failures = self.queue.end(key, turn, again);
+        let failures = self.queue.finish(key, turn, again);
         // What failed keeps nothing waiting that may be written sooner.
-        if let Some(due) = self.context.next_due(key).filter(|_| outcome.is_err()) {
-            self.queue.at_latest(key, due);
+        if let Some(due) = self.context.next_write_due(key).filter(|_| outcome.is_err()) {
+            self.queue.requeue_by(key, due);
         }
         if let Err(error) = &outcome {
             // What may pass by itself is nobody's business at once.
-            if failures >= WORTH_TELLING || !matches!(again, Again::Soon | Again::AfterAsked(_)) {
+            if failures >= FAILURES_BEFORE_WARNING || !matches!(again, Requeue::RetrySoon | Requeue::RetryAfter(_)) {
                 tracing::warn!(cluster = %key, failures, hint = error.hint(), "{error}");
             } else {
                 tracing::debug!(cluster = %key, failures, "{error}");
@@ -292,7 +292,7 @@ impl Operator {
             self.queue.remove(key);
             // It may have come back in between.
             if self.context.stores.cluster(key).is_some() {
-                self.queue.wake(key, Wake::Wish);
+                self.queue.enqueue(key, ReconcileTrigger::SpecChanged);
             }
         }
     }
@@ -300,49 +300,49 @@ impl Operator {
 
 /// Whether a kind can be used, without why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Usability {
+enum KindUsability {
     Unknown,
     Usable,
     Unusable,
 }
 
-impl Usability {
-    const fn of(kind: &Kind) -> Self {
+impl KindUsability {
+    const fn of(kind: &KindState) -> Self {
         match kind {
-            Kind::Unlisted => Self::Unknown,
-            Kind::Listed => Self::Usable,
-            Kind::Stale(_) | Kind::Unusable(_) => Self::Unusable,
+            KindState::Unlisted => Self::Unknown,
+            KindState::Listed => Self::Usable,
+            KindState::Stale(_) | KindState::Unusable(_) => Self::Unusable,
         }
     }
 }
 
 /// What is followed beside the kinds.
 #[derive(Debug, Clone, Copy)]
-enum Follow {
+enum ChangeSource {
     Kinds,
-    Tenures,
+    LeaseTerms,
 }
 
 /// Tasks that end when they are asked to.
-struct Crew {
+struct OperatorTasks {
     tasks: JoinSet<()>,
     stop: watch::Sender<bool>,
 }
 
-impl Default for Crew {
+impl Default for OperatorTasks {
     fn default() -> Self {
         Self { tasks: JoinSet::new(), stop: watch::Sender::new(false) }
     }
 }
 
-impl Crew {
-    fn asked_to_end(&self) -> impl Future<Output = ()> + Send + 'static {
+impl OperatorTasks {
+    fn stop_requested(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stop = self.stop.subscribe();
         async move { drop(stop.wait_for(|stop| *stop).await) }
     }
 
     /// Ready when one of the tasks has ended though nobody asked it to; never where there is none.
-    async fn lost(&mut self) {
+    async fn wait_for_unexpected_exit(&mut self) {
         match self.tasks.join_next().await {
             Some(Ok(())) => tracing::error!("a part of the operator ended by itself"),
             Some(Err(error)) => tracing::error!("a part of the operator was lost: {error}"),
@@ -351,7 +351,7 @@ impl Crew {
     }
 
     /// Asks for the end and waits for it, for a while.
-    async fn end(mut self, patience: Duration, clock: &SharedClock) {
+    async fn stop_and_wait(mut self, patience: Duration, clock: &SharedClock) {
         self.stop.send_replace(true);
         tokio::select! {
             () = async { while self.tasks.join_next().await.is_some() {} } => {}
@@ -365,17 +365,17 @@ impl fmt::Debug for Operator {
         formatter
             .debug_struct("Operator")
             .field("queue", &self.queue)
-            .field("tenures", &self.tenures)
+            .field("tenures", &self.lease_terms)
             .finish_non_exhaustive()
     }
 }
 
 /// How long looks that have begun may go on. With the leases it is less than the grace of a pod.
-const DRAIN: Duration = Duration::from_secs(12);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(12);
 /// How long leases may take to be given back.
-const RELEASE: Duration = Duration::from_secs(10);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 /// After how many tries something that may pass by itself is told.
-const WORTH_TELLING: u32 = 3;
+const FAILURES_BEFORE_WARNING: u32 = 3;
 
 #[cfg(test)]
 mod tests;

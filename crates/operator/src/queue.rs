@@ -10,30 +10,30 @@ use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::key::ClusterKey;
-use schedule::Schedule;
-pub(crate) use schedule::{Again, Turn, Wake};
+use crate::cluster_key::ClusterKey;
+use schedule::ReconcileSchedule;
+pub(crate) use schedule::{Requeue, ReconcileId, ReconcileTrigger};
 
 /// The queue of one process: several workers take from it. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Queue {
-    schedule: Arc<Mutex<Schedule<ClusterKey>>>,
+pub(crate) struct ReconcileQueue {
+    schedule: Arc<Mutex<ReconcileSchedule<ClusterKey>>>,
     changed: Arc<Notify>,
     clock: SharedClock,
 }
 
-impl Queue {
+impl ReconcileQueue {
     pub(crate) fn new(clock: SharedClock) -> Self {
         Self {
-            schedule: Arc::new(Mutex::new(Schedule::default())),
+            schedule: Arc::new(Mutex::new(ReconcileSchedule::default())),
             changed: Arc::new(Notify::new()),
             clock,
         }
     }
 
     /// Something changed about a cluster.
-    pub(crate) fn wake(&self, key: &ClusterKey, wake: Wake) {
-        self.schedule.lock().wake(key, wake, self.clock.monotonic());
+    pub(crate) fn enqueue(&self, key: &ClusterKey, wake: ReconcileTrigger) {
+        self.schedule.lock().trigger(key, wake, self.clock.monotonic());
         self.changed.notify_one();
     }
 
@@ -44,13 +44,13 @@ impl Queue {
 
     /// The cluster that is due for longest, as soon as there is one. Nothing is lost if this is
     /// dropped.
-    pub(crate) async fn take(&self) -> (ClusterKey, Turn) {
+    pub(crate) async fn take_next(&self) -> (ClusterKey, ReconcileId) {
         loop {
             let changed = self.changed.notified();
             let now = self.clock.monotonic();
             let (begun, next) = {
                 let mut schedule = self.schedule.lock();
-                let begun = schedule.begin(now);
+                let begun = schedule.start_next(now);
                 (begun, schedule.next_due())
             };
             if let Some(begun) = begun {
@@ -71,28 +71,28 @@ impl Queue {
     }
 
     /// Ends a look. Returns how often it failed in a row.
-    pub(crate) fn end(&self, key: &ClusterKey, turn: Turn, again: Again) -> u32 {
+    pub(crate) fn finish(&self, key: &ClusterKey, turn: ReconcileId, again: Requeue) -> u32 {
         let now = self.clock.monotonic();
-        let failures = self.schedule.lock().end(key, turn, again, now, fastrand::f64());
+        let failures = self.schedule.lock().finish(key, turn, again, now, fastrand::f64());
         self.changed.notify_one();
         failures
     }
 
     /// Looks at a cluster then, if not sooner.
-    pub(crate) fn at_latest(&self, key: &ClusterKey, then: Duration) {
-        self.schedule.lock().at_latest(key, then);
+    pub(crate) fn requeue_by(&self, key: &ClusterKey, then: Duration) {
+        self.schedule.lock().requeue_by(key, then);
         self.changed.notify_one();
     }
 
     /// How many clusters are due and wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.schedule.lock().waiting(self.clock.monotonic())
+    pub(crate) fn due_count(&self) -> usize {
+        self.schedule.lock().due_count(self.clock.monotonic())
     }
 }
 
-impl fmt::Debug for Queue {
+impl fmt::Debug for ReconcileQueue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Queue").field("waiting", &self.waiting()).finish_non_exhaustive()
+        formatter.debug_struct("Queue").field("waiting", &self.due_count()).finish_non_exhaustive()
     }
 }
 
@@ -102,27 +102,27 @@ mod tests {
 
     use super::*;
 
-    fn key(name: &str) -> ClusterKey {
+    fn cluster_key(name: &str) -> ClusterKey {
         ClusterKey::of("clusters", name)
     }
 
     #[tokio::test]
-    async fn workers_share_what_is_due_and_wait_for_what_is_not() {
+    async fn workers_share_due_clusters_and_wait_for_others() {
         let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
-        let queue = Queue::new(Arc::new(clock.clone()));
-        queue.wake(&key("a"), Wake::Wish);
-        queue.wake(&key("b"), Wake::Wish);
-        let ((first, turn), (second, _)) = tokio::join!(queue.take(), queue.take());
+        let queue = ReconcileQueue::new(Arc::new(clock.clone()));
+        queue.enqueue(&cluster_key("a"), ReconcileTrigger::SpecChanged);
+        queue.enqueue(&cluster_key("b"), ReconcileTrigger::SpecChanged);
+        let ((first, turn), (second, _)) = tokio::join!(queue.take_next(), queue.take_next());
         assert_eq!((first.name(), second.name()), ("a", "b"));
-        queue.end(&first, turn, Again::In(Duration::from_secs(8)));
+        queue.finish(&first, turn, Requeue::After(Duration::from_secs(8)));
         let waiting = queue.clone();
-        let third = tokio::spawn(async move { waiting.take().await.0 });
-        while clock.sleepers() == 0 {
+        let third = tokio::spawn(async move { waiting.take_next().await.0 });
+        while clock.sleeper_count() == 0 {
             tokio::task::yield_now().await;
         }
         assert!(!third.is_finished());
         clock.advance(Duration::from_secs(8));
-        assert_eq!(third.await.unwrap(), key("a"));
+        assert_eq!(third.await.unwrap(), cluster_key("a"));
         assert!(clock.monotonic() >= Duration::from_secs(8));
     }
 }

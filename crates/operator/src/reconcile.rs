@@ -3,76 +3,76 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use lanyard_desired::Problems;
+use lanyard_desired::ValidationProblems;
 use lanyard_desired::drift::ChangedObject;
 use lanyard_kubernetes::ApiError;
 
-use crate::apply::Applier;
-use crate::claim::{self, Claim};
-use crate::context::Context;
+use crate::apply::ObjectApplier;
+use crate::namespace_owner::{self, NamespaceOwner};
+use crate::context::ReconcileContext;
 use crate::deletion;
-use crate::encryption_key::{self, Promotion, Recorded};
+use crate::encryption_key::{self, KeyPromotion, KeyRecordOutcome};
 use crate::error::ReconcileError;
-use crate::finalizer::{self, Added};
-use crate::judge::{Judgement, Pause, Usable, judge};
-use crate::key::ClusterKey;
-use crate::lease::Fence;
-use crate::objects::{NamespaceAge, compare, held_by_others};
-use crate::observe::{Observed, control_plane_key, observe};
-use crate::queue::Again;
-use crate::settings::Role;
-use crate::status::{self, Heard};
+use crate::finalizer::{self, FinalizerOutcome};
+use crate::classification::{ClusterClassification, ClusterPause, ValidCluster, classify_cluster};
+use crate::cluster_key::ClusterKey;
+use crate::lease::FencingToken;
+use crate::objects::{NamespaceAge, compare_objects, objects_with_conflicts};
+use crate::observe::{ObservedCluster, control_plane_key, observe};
+use crate::queue::Requeue;
+use crate::settings::OperatorRole;
+use crate::status::{self, StatusInputs};
 
 /// Looks at a cluster, makes what it should have and tells how its identities are.
 pub(crate) async fn reconcile(
-    context: &Context,
+    context: &ReconcileContext,
     key: &ClusterKey,
-    fence: &Fence,
-) -> Result<Again, ReconcileError> {
+    fence: &FencingToken,
+) -> Result<Requeue, ReconcileError> {
     let Some(mut observed) = observe(context, key) else {
-        context.forget(key);
-        return Ok(Again::OnChange);
+        context.forget_cluster(key);
+        return Ok(Requeue::OnChange);
     };
-    let Context { api, stores, metrics, .. } = context;
-    let applier = Applier { api, stores, metrics, fence };
+    let ReconcileContext { api, stores, metrics, .. } = context;
+    let applier = ObjectApplier { api, stores, metrics, fencing_token: fence };
     if !observed.cluster.is_deleting {
-        claim::find_out(context, &mut observed).await;
+        namespace_owner::read_namespace_owner(context, &mut observed).await;
     }
-    let judgement = judge(&observed, &context.settings);
+    let judgement = classify_cluster(&observed, &context.settings);
     if observed.cluster.is_deleting {
-        return deletion::let_go(context, &observed, &judgement, applier).await;
+        return deletion::reconcile_deletion(context, &observed, &judgement, applier).await;
     }
     match &judgement {
-        Judgement::NotOurs(_) => Ok(Again::OnChange),
-        Judgement::Unusable(problems) => {
-            let heard = Heard::of_unusable(problems);
-            let look = status::look(context, &observed, &heard, None);
-            let held = status::tell(context, &observed, &look, fence).await?;
+        ClusterClassification::OtherKind(_) => Ok(Requeue::OnChange),
+        ClusterClassification::Invalid(problems) => {
+            let heard = StatusInputs::of_invalid(problems);
+            let look = status::evaluate_status(context, &observed, &heard, None);
+            let held = status::report_status(context, &observed, &look, fence).await?;
             let held = held.map(|due| context.wall_time(due));
-            Ok(look.next.sooner(held).again(observed.now))
+            Ok(look.next_change.or_earlier(held).requeue(observed.now))
         }
-        Judgement::Usable(usable) => {
-            let made = make(context, &observed, usable, applier).await;
-            if made.as_ref().is_ok_and(|made| made.goes_on) {
+        ClusterClassification::Valid(usable) => {
+            let made = apply_cluster(context, &observed, usable, applier).await;
+            if made.as_ref().is_ok_and(|made| made.requeue_now) {
                 // All that there is to tell yet is how much is missing.
-                return Ok(Again::Now);
+                return Ok(Requeue::Now);
             }
-            let left = left(context, &observed, made.as_ref().ok());
+            let left = list_unapplied_changes(context, &observed, made.as_ref().ok());
             let heard = match &made {
-                Ok(Made { lost: Some(problems), .. }) => Heard::of_unusable(problems),
-                _ => Heard { left: &left, ..Heard::of(usable) },
+                Ok(ApplyOutcome { blocking_problems: Some(problems), .. }) => StatusInputs::of_invalid(problems),
+                _ => StatusInputs { unapplied_changes: &left, ..StatusInputs::of(usable) },
             };
             // What was written is there, and is no news to the watch.
             let has_written = made.as_ref().is_ok_and(|made| made.has_written);
             let after = if has_written { observe(context, key) } else { None };
             let observed = after.unwrap_or(observed);
-            let look = status::look(context, &observed, &heard, None);
+            let look = status::evaluate_status(context, &observed, &heard, None);
             // What failed keeps nobody from being told how the identities are.
-            let told = status::tell(context, &observed, &look, fence).await;
+            let told = status::report_status(context, &observed, &look, fence).await;
             let made = made?;
-            let held = made.held.into_iter().chain(told.as_ref().ok().copied().flatten()).min();
-            let next = look.next.sooner(held.map(|due| context.wall_time(due)));
-            let again = made.again(next, usable.pause, &observed);
+            let held = made.backoff_until.into_iter().chain(told.as_ref().ok().copied().flatten()).min();
+            let next = look.next_change.or_earlier(held.map(|due| context.wall_time(due)));
+            let again = made.requeue(next, usable.pause, &observed);
             told?;
             again
         }
@@ -81,148 +81,148 @@ pub(crate) async fn reconcile(
 
 /// What became of the objects of a cluster.
 #[derive(Debug, Default)]
-struct Made {
-    left: Vec<ChangedObject>,
+struct ApplyOutcome {
+    unapplied_changes: Vec<ChangedObject>,
     error: Option<ReconcileError>,
     has_written: bool,
     /// When what is contested may be written again, by the monotonic clock.
-    held: Option<Duration>,
+    backoff_until: Option<Duration>,
     /// What everything else waited for is there now: there is more to do at once.
-    goes_on: bool,
+    requeue_now: bool,
     /// Why nothing was made, though the cluster by itself can be used.
-    lost: Option<Problems>,
+    blocking_problems: Option<ValidationProblems>,
     /// The API servers are waited for: nobody tells when they have rolled.
     awaits_rollout: bool,
 }
 
 /// What there is before any object is made.
 #[derive(Debug, Default)]
-struct Ground {
+struct ApplyPreconditions {
     /// The keys that encrypt are not recorded: the carriers stay as they are.
-    leaves_keys: bool,
+    skips_encryption_objects: bool,
     /// Why they could not be recorded.
-    refused: Vec<ApiError>,
+    record_errors: Vec<ApiError>,
     namespace: NamespaceAge,
     /// When what is contested may be written again, by the monotonic clock.
-    held: Option<Duration>,
+    backoff_until: Option<Duration>,
 }
 
 /// Makes what the cluster should have.
-async fn make(
-    context: &Context,
-    observed: &Observed,
-    usable: &Usable,
-    applier: Applier<'_>,
-) -> Result<Made, ReconcileError> {
-    if context.settings.role == Role::IdentityOnly {
-        return Ok(Made::default());
+async fn apply_cluster(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    usable: &ValidCluster,
+    applier: ObjectApplier<'_>,
+) -> Result<ApplyOutcome, ReconcileError> {
+    if context.settings.role == OperatorRole::IdentityOnly {
+        return Ok(ApplyOutcome::default());
     }
-    if let Claim::Unknown(error) = &observed.claim {
+    if let NamespaceOwner::Unknown(error) = &observed.namespace_owner {
         return Err(error.clone().into());
     }
-    let ground = match prepare(context, observed, usable, applier).await? {
+    let ground = match establish_preconditions(context, observed, usable, applier).await? {
         ControlFlow::Continue(ground) => ground,
         ControlFlow::Break(made) => return Ok(made),
     };
-    let made = make_objects(context, observed, usable, applier, &ground).await;
-    if !made.goes_on {
+    let made = apply_objects(context, observed, usable, applier, &ground).await;
+    if !made.requeue_now {
         return Ok(made);
     }
     // The control plane owns everything else, and another look would come after those of all clusters
     // that wait. What is wished anew meanwhile takes a look from the beginning: its keys come first.
     let same =
-        |it: &Observed| it.cluster.is_wished_like(&observed.cluster) && !it.cluster.is_deleting;
+        |it: &ObservedCluster| it.cluster.has_same_spec(&observed.cluster) && !it.cluster.is_deleting;
     let Some(observed) = observe(context, &observed.key).filter(same) else { return Ok(made) };
-    match judge(&observed, &context.settings) {
-        Judgement::Usable(usable) if usable.pause == Pause::None => {
-            let rest = make_objects(context, &observed, &usable, applier, &ground).await;
-            Ok(Made { has_written: true, ..rest })
+    match classify_cluster(&observed, &context.settings) {
+        ClusterClassification::Valid(usable) if usable.pause == ClusterPause::None => {
+            let rest = apply_objects(context, &observed, &usable, applier, &ground).await;
+            Ok(ApplyOutcome { has_written: true, ..rest })
         }
         _ => Ok(made),
     }
 }
 
 /// Makes everything ready for the objects, or says why there will be none at this look.
-async fn prepare(
-    context: &Context,
-    observed: &Observed,
-    usable: &Usable,
-    applier: Applier<'_>,
-) -> Result<ControlFlow<Made, Ground>, ReconcileError> {
-    let mut ground = Ground::default();
-    if usable.pause != Pause::None {
+async fn establish_preconditions(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    usable: &ValidCluster,
+    applier: ObjectApplier<'_>,
+) -> Result<ControlFlow<ApplyOutcome, ApplyPreconditions>, ReconcileError> {
+    let mut ground = ApplyPreconditions::default();
+    if usable.pause != ClusterPause::None {
         return Ok(ControlFlow::Continue(ground));
     }
-    let added = finalizer::add(context, observed, applier.fence).await?;
-    if observed.claim == Claim::Free {
-        claim::create_namespace(observed, applier).await?;
+    let added = finalizer::add_finalizer(context, observed, applier.fencing_token).await?;
+    if observed.namespace_owner == NamespaceOwner::Absent {
+        namespace_owner::create_namespace(observed, applier).await?;
         ground.namespace = NamespaceAge::New;
     }
-    if added == Added::Now && encryption_key::is_unrecorded(context, usable) {
+    if added == FinalizerOutcome::Added && encryption_key::lacks_key_record(context, usable) {
         // The record goes on from another version than was looked at: from the one that the answer
         // told, or from what the watch has yet to tell.
-        let is_known = observe(context, &observed.key).is_some_and(|it| finalizer::is_held(&it));
-        return Ok(ControlFlow::Break(Made { goes_on: is_known, ..Made::default() }));
+        let is_known = observe(context, &observed.key).is_some_and(|it| finalizer::has_finalizer(&it));
+        return Ok(ControlFlow::Break(ApplyOutcome { requeue_now: is_known, ..ApplyOutcome::default() }));
     }
-    if let Added::Held(until) = added {
-        ground.held = Some(until);
+    if let FinalizerOutcome::BackoffUntil(until) = added {
+        ground.backoff_until = Some(until);
     }
-    match encryption_key::record(context, observed, usable, applier.fence).await? {
-        Recorded::Kept => {}
-        Recorded::Changed => return Ok(ControlFlow::Break(Made::default())),
-        Recorded::Open { errors, until, is_needed } => {
-            ground.held = ground.held.into_iter().chain(until).min();
-            (ground.refused, ground.leaves_keys) = (errors, is_needed);
+    match encryption_key::record_key(context, observed, usable, applier.fencing_token).await? {
+        KeyRecordOutcome::Unchanged => {}
+        KeyRecordOutcome::Changed => return Ok(ControlFlow::Break(ApplyOutcome::default())),
+        KeyRecordOutcome::Pending { errors, backoff_until: until, is_needed } => {
+            ground.backoff_until = ground.backoff_until.into_iter().chain(until).min();
+            (ground.record_errors, ground.skips_encryption_objects) = (errors, is_needed);
         }
-        Recorded::Lost(problem) => {
-            let lost = Some(Problems::from_iter([problem]));
-            return Ok(ControlFlow::Break(Made { lost, ..Made::default() }));
+        KeyRecordOutcome::KeyLost(problem) => {
+            let lost = Some(ValidationProblems::from_iter([problem]));
+            return Ok(ControlFlow::Break(ApplyOutcome { blocking_problems: lost, ..ApplyOutcome::default() }));
         }
     }
     Ok(ControlFlow::Continue(ground))
 }
 
 /// Compares the objects with what is desired, and makes them so.
-async fn make_objects(
-    context: &Context,
-    observed: &Observed,
-    usable: &Usable,
-    applier: Applier<'_>,
-    ground: &Ground,
-) -> Made {
-    let mut comparison = compare(context, observed, usable, applier, ground.namespace).await;
+async fn apply_objects(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    usable: &ValidCluster,
+    applier: ObjectApplier<'_>,
+    ground: &ApplyPreconditions,
+) -> ApplyOutcome {
+    let mut comparison = compare_objects(context, observed, usable, applier, ground.namespace).await;
     let mut errors = std::mem::take(&mut comparison.errors);
-    errors.extend(ground.refused.iter().cloned());
-    if usable.pause != Pause::None {
+    errors.extend(ground.record_errors.iter().cloned());
+    if usable.pause != ClusterPause::None {
         let error = (!errors.is_empty()).then_some(ReconcileError::Calls(errors));
-        return Made { left: comparison.left(), error, ..Made::default() };
+        return ApplyOutcome { unapplied_changes: comparison.unapplied_changes(), error, ..ApplyOutcome::default() };
     }
     // What else is contested or refused keeps no key from writing.
-    let carriers = encryption_key::carriers(&observed.namespace);
-    if ground.leaves_keys {
-        comparison.leave(&carriers);
+    let carriers = encryption_key::encryption_objects(&observed.namespace);
+    if ground.skips_encryption_objects {
+        comparison.skip_objects(&carriers);
     }
     let has_keys =
-        !ground.leaves_keys && carriers.iter().all(|carrier| comparison.is_as_desired(carrier));
+        !ground.skips_encryption_objects && carriers.iter().all(|carrier| comparison.is_in_sync(carrier));
     let control_plane = control_plane_key(&observed.key, &observed.namespace);
-    let (applied, due) = comparison.apply(context, observed, applier).await;
-    let left = held_by_others(&applied.failures);
-    let mut held = ground.held.into_iter().chain(due).min();
+    let (applied, due) = comparison.apply_changes(context, observed, applier).await;
+    let left = objects_with_conflicts(&applied.failures);
+    let mut held = ground.backoff_until.into_iter().chain(due).min();
     let has_written = !applied.written.is_empty();
     let has_owner = applied.written.contains(&control_plane);
     errors.extend(applied.failures.into_iter().map(|(_, error)| error));
-    let mut is_cut_short = applied.is_cut_short;
+    let mut is_cut_short = applied.is_lease_lost;
     let mut awaits_rollout = encryption_key::awaits_promotion(context, usable);
     if awaits_rollout && has_keys && !is_cut_short {
-        match encryption_key::promote(context, observed, usable, applier.fence).await {
-            Ok(Promotion { recorded, awaits_rollout: awaits }) => {
+        match encryption_key::promote_key(context, observed, usable, applier.fencing_token).await {
+            Ok(KeyPromotion { record_outcome: recorded, awaits_rollout: awaits }) => {
                 awaits_rollout = awaits;
                 match recorded {
-                    Recorded::Open { errors: refused, until, .. } => {
+                    KeyRecordOutcome::Pending { errors: refused, backoff_until: until, .. } => {
                         errors.extend(refused);
                         held = held.into_iter().chain(until).min();
                     }
-                    Recorded::Kept | Recorded::Changed | Recorded::Lost(_) => {}
+                    KeyRecordOutcome::Unchanged | KeyRecordOutcome::Changed | KeyRecordOutcome::KeyLost(_) => {}
                 }
             }
             Err(ReconcileError::Calls(refused)) => errors.extend(refused),
@@ -235,41 +235,41 @@ async fn make_objects(
     } else {
         (!errors.is_empty()).then_some(ReconcileError::Calls(errors))
     };
-    Made { left, error, has_written, held, goes_on, awaits_rollout, lost: None }
+    ApplyOutcome { unapplied_changes: left, error, has_written, backoff_until: held, requeue_now: goes_on, awaits_rollout, blocking_problems: None }
 }
 
 /// What stays different, or does not stay as it is made, because of others.
-fn left(context: &Context, observed: &Observed, made: Option<&Made>) -> Vec<ChangedObject> {
-    let mut left = made.map(|made| made.left.clone()).unwrap_or_default();
+fn list_unapplied_changes(context: &ReconcileContext, observed: &ObservedCluster, made: Option<&ApplyOutcome>) -> Vec<ChangedObject> {
+    let mut left = made.map(|made| made.unapplied_changes.clone()).unwrap_or_default();
     let now = context.api.clock().monotonic();
-    let contested = context.contests.lock().contested(&observed.key, now).into_iter();
+    let contested = context.conflict_backoff.lock().conflicts(&observed.key, now).into_iter();
     let is_told = |it: &ChangedObject| left.iter().any(|told| told.object == it.object);
     let contested: Vec<_> = contested.filter(|it| !is_told(it)).collect();
     left.extend(contested);
     left
 }
 
-impl Made {
+impl ApplyOutcome {
     /// When to look again.
-    fn again(
+    fn requeue(
         self,
-        look: status::NextLook,
-        pause: Pause,
-        observed: &Observed,
-    ) -> Result<Again, ReconcileError> {
+        look: status::NextStatusChange,
+        pause: ClusterPause,
+        observed: &ObservedCluster,
+    ) -> Result<Requeue, ReconcileError> {
         if let Some(error) = self.error {
             return Err(error);
         }
         let end = match pause {
-            Pause::Until(end) => Some(end),
-            Pause::None | Pause::Open if self.awaits_rollout => {
-                observed.now.checked_add(ROLLOUT_RECHECK).ok()
+            ClusterPause::Until(end) => Some(end),
+            ClusterPause::None | ClusterPause::Indefinite if self.awaits_rollout => {
+                observed.now.checked_add(ROLLOUT_POLL_INTERVAL).ok()
             }
-            Pause::None | Pause::Open => None,
+            ClusterPause::None | ClusterPause::Indefinite => None,
         };
-        Ok(look.sooner(end).again(observed.now))
+        Ok(look.or_earlier(end).requeue(observed.now))
     }
 }
 
 /// How often somebody looks whether the API servers have rolled.
-const ROLLOUT_RECHECK: Duration = Duration::from_secs(15);
+const ROLLOUT_POLL_INTERVAL: Duration = Duration::from_secs(15);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lanyard_desired::forecast::Policy;
-use lanyard_desired::objects::{Mode, VolumeRefresh};
+use lanyard_desired::forecast::RenewalPolicy;
+use lanyard_desired::objects::{OperatorMode, VolumeRefresh};
 use lanyard_desired::templates::WorkloadTemplates;
-use lanyard_vocabulary::ClientId;
+use lanyard_vocabulary::EntraClientId;
 
 use crate::lease::LeaseSettings;
 
@@ -13,46 +13,46 @@ use crate::lease::LeaseSettings;
 #[derive(Debug, Clone)]
 pub struct OperatorSettings {
     /// What it writes.
-    pub role: Role,
+    pub role: OperatorRole,
     /// How many clusters are looked at at once.
     pub workers: usize,
     /// How leases are held; nothing where there is no other replica.
     pub leases: Option<LeaseSettings>,
     /// The client id of the managed identity with which the nodes of the management cluster read
     /// the vault: `ARO_HCP_KEY_VAULT_USER_CLIENT_ID`.
-    pub vault_reader: Option<ClientId>,
+    pub vault_reader: Option<EntraClientId>,
     /// What kind of management cluster this is: `MANAGED_SERVICE`. Nothing where nobody said it.
     pub managed_service: Option<String>,
     /// How the components run.
     pub templates: Arc<WorkloadTemplates>,
     /// What a mounted volume does when its class changes.
-    pub refresh: VolumeRefresh,
+    pub volume_refresh: VolumeRefresh,
     /// What renewals and rotations are measured by.
-    pub policy: Policy,
+    pub policy: RenewalPolicy,
     /// Who tells events: `reportingInstance`.
-    pub instance: String,
+    pub reporting_instance: String,
 }
 
 /// One worker of a single operator that does everything, with workloads as they are shipped.
 impl Default for OperatorSettings {
     fn default() -> Self {
         Self {
-            role: Role::default(),
+            role: OperatorRole::default(),
             workers: 1,
             leases: None,
             vault_reader: None,
             managed_service: None,
             templates: Arc::default(),
-            refresh: VolumeRefresh::default(),
-            policy: Policy::default(),
-            instance: "operator".to_owned(),
+            volume_refresh: VolumeRefresh::default(),
+            policy: RenewalPolicy::default(),
+            reporting_instance: "operator".to_owned(),
         }
     }
 }
 
 /// What the operator writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Role {
+pub enum OperatorRole {
     /// Everything that brings identities to their components, and how they are.
     #[default]
     All,
@@ -60,12 +60,12 @@ pub enum Role {
     IdentityOnly,
 }
 
-impl Role {
+impl OperatorRole {
     /// What is desired in this role.
-    pub(crate) const fn mode(self) -> Mode {
+    pub(crate) const fn mode(self) -> OperatorMode {
         match self {
-            Self::All => Mode::All,
-            Self::IdentityOnly => Mode::IdentityOnly,
+            Self::All => OperatorMode::All,
+            Self::IdentityOnly => OperatorMode::IdentityOnly,
         }
     }
 }

@@ -6,18 +6,18 @@
 #[path = "faults/canaries.rs"]
 mod canaries;
 #[path = "faults/crowd.rs"]
-mod crowd;
+mod many_clusters;
 #[path = "faults/keys.rs"]
-mod keys;
+mod encryption_keys;
 #[path = "faults/path.rs"]
-mod path;
+mod request_path;
 #[path = "faults/server.rs"]
-mod server;
+mod management_api;
 #[path = "faults/stage.rs"]
-mod stage;
+mod fixture;
 #[path = "faults/state.rs"]
-mod state;
+mod api_state;
 #[path = "faults/storms.rs"]
-mod storms;
+mod write_conflicts;
 #[path = "faults/watches.rs"]
 mod watches;

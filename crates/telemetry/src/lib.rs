@@ -16,21 +16,21 @@
 //! assert!(page.render().contains("calls_total 1\n"));
 //! ```
 
-mod address;
-mod connections;
+mod listen_address;
+mod connection_limit;
 mod labels;
 mod liveness;
-mod page;
-mod process;
+mod metrics_page;
+mod process_metrics;
 mod readiness;
-mod remarks;
+mod readiness_warnings;
 mod server;
 
-pub use address::{ListenAddress, ParseListenAddressError};
-pub use liveness::Liveness;
-pub use page::MetricsPage;
-pub use process::{BuildInfo, ProcessMetrics};
+pub use listen_address::{ListenAddress, ParseListenAddressError};
+pub use liveness::LivenessProbe;
+pub use metrics_page::MetricsPage;
+pub use process_metrics::{BuildInfo, ProcessMetrics};
 pub use prometheus_client;
-pub use readiness::{Gate, NotReady, Readiness};
-pub use remarks::Remarks;
-pub use server::{ListenError, Listening, health_routes, metrics_routes};
+pub use readiness::{ReadinessGate, ReadinessProblem, Readiness};
+pub use readiness_warnings::ReadinessWarnings;
+pub use server::{ListenError, BoundListener, health_routes, metrics_routes};

@@ -8,21 +8,21 @@ use tokio::sync::watch;
 
 /// The readiness of a process: all of its gates are open.
 #[derive(Debug, Clone)]
-pub struct Readiness(Arc<watch::Sender<Reasons>>);
+pub struct Readiness(Arc<watch::Sender<ClosedGates>>);
 
 /// Why each closed gate is closed. Open gates are not in it.
-type Reasons = BTreeMap<&'static str, String>;
+type ClosedGates = BTreeMap<&'static str, String>;
 
 /// Something that has to be so before the process is ready.
 #[derive(Debug, Clone)]
-pub struct Gate {
+pub struct ReadinessGate {
     name: &'static str,
     readiness: Readiness,
 }
 
 /// A gate that is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotReady {
+pub struct ReadinessProblem {
     /// The name of the gate.
     pub gate: &'static str,
     /// Why it is closed.
@@ -31,8 +31,8 @@ pub struct NotReady {
 
 impl Readiness {
     /// A new gate, closed for this reason.
-    pub fn gate(&self, name: &'static str, reason: impl Into<String>) -> Gate {
-        let gate = Gate { name, readiness: self.clone() };
+    pub fn add_gate(&self, name: &'static str, reason: impl Into<String>) -> ReadinessGate {
+        let gate = ReadinessGate { name, readiness: self.clone() };
         gate.close(reason);
         gate
     }
@@ -43,22 +43,22 @@ impl Readiness {
     }
 
     /// The closed gates, by name.
-    pub fn problems(&self) -> Vec<NotReady> {
+    pub fn problems(&self) -> Vec<ReadinessProblem> {
         let reasons = self.0.borrow();
-        reasons.iter().map(|(gate, why)| NotReady { gate, reason: why.clone() }).collect()
+        reasons.iter().map(|(gate, why)| ReadinessProblem { gate, reason: why.clone() }).collect()
     }
 
     /// Returns when every gate is open. Nothing is lost if it is dropped.
-    pub async fn ready(&self) {
-        self.settle(true).await;
+    pub async fn wait_until_ready(&self) {
+        self.wait_until_ready_is(true).await;
     }
 
     /// Returns when a gate is closed. Nothing is lost if it is dropped.
-    pub async fn not_ready(&self) {
-        self.settle(false).await;
+    pub async fn wait_until_not_ready(&self) {
+        self.wait_until_ready_is(false).await;
     }
 
-    async fn settle(&self, ready: bool) {
+    async fn wait_until_ready_is(&self, ready: bool) {
         let mut reasons = self.0.subscribe();
         // It fails only without a sender, and we hold one.
         drop(reasons.wait_for(|reasons| reasons.is_empty() == ready).await);
@@ -68,11 +68,11 @@ impl Readiness {
 impl Default for Readiness {
     /// A process without gates is ready.
     fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(Reasons::new())))
+        Self(Arc::new(watch::Sender::new(ClosedGates::new())))
     }
 }
 
-impl Gate {
+impl ReadinessGate {
     /// It is so.
     pub fn open(&self) {
         let name = self.name;
@@ -89,7 +89,7 @@ impl Gate {
     }
 }
 
-impl Gate {
+impl ReadinessGate {
     /// Whether it is open.
     pub fn is_open(&self) -> bool {
         !self.readiness.0.borrow().contains_key(self.name)
@@ -97,31 +97,31 @@ impl Gate {
 
     /// Whether every gate but this one is open.
     pub fn others_are_open(&self) -> bool {
-        self.alone(&self.readiness.0.borrow())
+        self.all_others_open(&self.readiness.0.borrow())
     }
 
     /// Returns when every gate but this one is open. Nothing is lost if it is dropped.
-    pub async fn others_open(&self) {
-        self.settle(true).await;
+    pub async fn wait_until_others_open(&self) {
+        self.wait_until_others_open_is(true).await;
     }
 
     /// Returns when a gate other than this one is closed. Nothing is lost if it is dropped.
-    pub async fn others_close(&self) {
-        self.settle(false).await;
+    pub async fn wait_until_another_closes(&self) {
+        self.wait_until_others_open_is(false).await;
     }
 
-    async fn settle(&self, alone: bool) {
+    async fn wait_until_others_open_is(&self, alone: bool) {
         let mut reasons = self.readiness.0.subscribe();
         // It fails only without a sender, and we hold one.
-        drop(reasons.wait_for(|reasons| self.alone(reasons) == alone).await);
+        drop(reasons.wait_for(|reasons| self.all_others_open(reasons) == alone).await);
     }
 
-    fn alone(&self, reasons: &Reasons) -> bool {
+    fn all_others_open(&self, reasons: &ClosedGates) -> bool {
         reasons.keys().all(|name| *name == self.name)
     }
 }
 
-impl fmt::Display for NotReady {
+impl fmt::Display for ReadinessProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.gate, self.reason)
     }
@@ -135,12 +135,12 @@ mod tests {
     fn a_process_is_ready_when_every_gate_is_open() {
         let readiness = Readiness::default();
         assert!(readiness.is_ready());
-        let socket = readiness.gate("socket", "does not listen");
-        let classes = readiness.gate("classes", "not listed");
+        let socket = readiness.add_gate("socket", "does not listen");
+        let classes = readiness.add_gate("classes", "not listed");
         socket.open();
         assert_eq!(
             readiness.problems(),
-            [NotReady { gate: "classes", reason: "not listed".into() }]
+            [ReadinessProblem { gate: "classes", reason: "not listed".into() }]
         );
         classes.open();
         assert!(readiness.is_ready() && socket.is_open());
@@ -150,28 +150,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_gate_can_wait_for_the_others() {
+    async fn gate_waits_for_the_other_gates() {
         let readiness = Readiness::default();
-        let registration = readiness.gate("registration", "the kubelet did not come yet");
-        let socket = readiness.gate("socket", "does not listen");
+        let registration = readiness.add_gate("registration", "the kubelet did not come yet");
+        let socket = readiness.add_gate("socket", "does not listen");
         assert!(!registration.others_are_open());
         socket.open();
-        registration.others_open().await;
+        registration.wait_until_others_open().await;
         socket.close("was removed");
-        registration.others_close().await;
+        registration.wait_until_another_closes().await;
         socket.open();
         assert!(!readiness.is_ready());
     }
 
     #[tokio::test]
-    async fn waiting_ends_when_the_last_gate_opens_and_again_when_one_closes() {
+    async fn waits_end_when_the_last_gate_opens_and_when_one_closes() {
         let readiness = Readiness::default();
-        let gate = readiness.gate("socket", "does not listen");
+        let gate = readiness.add_gate("socket", "does not listen");
         let waiting = tokio::spawn({
             let readiness = readiness.clone();
             async move {
-                readiness.ready().await;
-                readiness.not_ready().await;
+                readiness.wait_until_ready().await;
+                readiness.wait_until_not_ready().await;
             }
         });
         gate.open();

@@ -12,12 +12,12 @@ use axum::routing::get;
 use lanyard_clock::SharedClock;
 use tokio::net::TcpListener;
 
-use crate::address::ListenAddress;
-use crate::connections::FewConnections;
-use crate::liveness::Liveness;
-use crate::page::MetricsPage;
+use crate::listen_address::ListenAddress;
+use crate::connection_limit::ConnectionLimitListener;
+use crate::liveness::LivenessProbe;
+use crate::metrics_page::MetricsPage;
 use crate::readiness::Readiness;
-use crate::remarks::Remarks;
+use crate::readiness_warnings::ReadinessWarnings;
 
 /// `/metrics`.
 pub fn metrics_routes(page: MetricsPage) -> Router {
@@ -31,17 +31,17 @@ pub fn metrics_routes(page: MetricsPage) -> Router {
 /// for each. Remarks follow in either case and change nothing about it.
 pub fn health_routes(
     path: &str,
-    liveness: Liveness,
+    liveness: LivenessProbe,
     readiness: Readiness,
-    remarks: Remarks,
+    remarks: ReadinessWarnings,
 ) -> Router {
-    async fn health(State(liveness): State<Liveness>) -> impl IntoResponse {
+    async fn health(State(liveness): State<LivenessProbe>) -> impl IntoResponse {
         match liveness.check().await {
             Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
             Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, format!("not alive: {problem}\n")),
         }
     }
-    async fn ready(State((readiness, remarks)): State<(Readiness, Remarks)>) -> impl IntoResponse {
+    async fn ready(State((readiness, remarks)): State<(Readiness, ReadinessWarnings)>) -> impl IntoResponse {
         let problems = readiness.problems();
         let remarks = remarks.lines().into_iter().map(|it| format!("remark: {it}\n"));
         if problems.is_empty() {
@@ -58,12 +58,12 @@ pub fn health_routes(
 
 /// A bound address.
 #[derive(Debug)]
-pub struct Listening {
+pub struct BoundListener {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl Listening {
+impl BoundListener {
     /// Binds the address; nothing where it is [`ListenAddress::Off`].
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Listening {
         clock: SharedClock,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
-        let connections = FewConnections::to(self.listener, clock);
+        let connections = ConnectionLimitListener::new(self.listener, clock);
         axum::serve(connections, routes).with_graceful_shutdown(end).await
     }
 }
@@ -137,20 +137,20 @@ mod tests {
 
     use super::*;
 
-    struct Server {
+    struct TelemetryTestServer {
         address: SocketAddr,
         end: oneshot::Sender<()>,
         task: tokio::task::JoinHandle<io::Result<()>>,
     }
 
-    impl Server {
+    impl TelemetryTestServer {
         async fn start(routes: Router) -> Self {
-            Self::start_at(routes, clock(&manual())).await
+            Self::start_at(routes, shared_clock(&manual_clock())).await
         }
 
         async fn start_at(routes: Router, clock: SharedClock) -> Self {
             let address = "127.0.0.1:0".parse().unwrap();
-            let listening = Listening::bind(address).await.unwrap().unwrap();
+            let listening = BoundListener::bind(address).await.unwrap().unwrap();
             let address = listening.address();
             let (end, ended) = oneshot::channel();
             let task = tokio::spawn(listening.serve(routes, clock, async { drop(ended.await) }));
@@ -161,7 +161,7 @@ mod tests {
             fetch(self.address, path).await
         }
 
-        async fn end(self) {
+        async fn stop(self) {
             self.end.send(()).unwrap();
             self.task.await.unwrap().unwrap();
         }
@@ -176,30 +176,30 @@ mod tests {
         text
     }
 
-    fn manual() -> ManualClock {
+    fn manual_clock() -> ManualClock {
         ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH)
     }
 
-    fn clock(manual: &ManualClock) -> SharedClock {
+    fn shared_clock(manual: &ManualClock) -> SharedClock {
         Arc::new(manual.clone())
     }
 
-    fn liveness(answer: Result<(), &'static str>) -> Liveness {
+    fn liveness(answer: Result<(), &'static str>) -> LivenessProbe {
         let answer = answer.map_err(str::to_owned);
         let check = move || std::future::ready(answer.clone());
-        Liveness::new(check, Duration::from_secs(5), clock(&manual()))
+        LivenessProbe::new(check, Duration::from_secs(5), shared_clock(&manual_clock()))
     }
 
     #[tokio::test]
-    async fn pages_say_what_is_wrong_by_name() {
+    async fn health_pages_list_closed_gates_and_warnings() {
         let readiness = Readiness::default();
-        let gate = readiness.gate("classes", "the API server did not answer");
+        let gate = readiness.add_gate("classes", "the API server did not answer");
         let amiss = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&amiss);
         let look = move || told.load(Relaxed).then(|| "the file is bad:\nline 1".to_owned());
-        let remarks = Remarks::default().with("policy", look);
+        let remarks = ReadinessWarnings::default().with_source("policy", look);
         let routes = health_routes("/healthz", liveness(Ok(())), readiness, remarks);
-        let server = Server::start(routes).await;
+        let server = TelemetryTestServer::start(routes).await;
         let healthy = server.get("/healthz").await;
         assert!(healthy.starts_with("HTTP/1.1 200") && healthy.ends_with("\r\n\r\nok\n"));
         let waiting = server.get("/readyz").await;
@@ -216,26 +216,26 @@ mod tests {
         assert!(waiting.starts_with("HTTP/1.1 503"), "{waiting}");
         assert!(waiting.contains("not ready: classes: gone\nremark: policy"), "{waiting}");
         assert!(server.get("/debug/pprof").await.starts_with("HTTP/1.1 404"));
-        server.end().await;
+        server.stop().await;
     }
 
     #[tokio::test]
     async fn a_process_that_does_not_answer_is_not_alive() {
-        let (readiness, remarks) = (Readiness::default(), Remarks::default());
+        let (readiness, remarks) = (Readiness::default(), ReadinessWarnings::default());
         let routes = health_routes("/live", liveness(Err("no socket")), readiness, remarks);
-        let server = Server::start(routes).await;
+        let server = TelemetryTestServer::start(routes).await;
         let answer = server.get("/live").await;
         assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("not alive: no socket\n"));
-        server.end().await;
+        server.stop().await;
     }
 
     #[tokio::test]
-    async fn a_check_that_hangs_ends_at_its_limit() {
-        let manual = manual();
+    async fn hanging_liveness_check_fails_at_its_timeout() {
+        let manual = manual_clock();
         let limit = Duration::from_secs(5);
-        let hanging = Liveness::new(std::future::pending, limit, clock(&manual));
+        let hanging = LivenessProbe::new(std::future::pending, limit, shared_clock(&manual));
         let checking = tokio::spawn(async move { hanging.check().await });
-        while manual.sleepers() == 0 {
+        while manual.sleeper_count() == 0 {
             tokio::task::yield_now().await;
         }
         manual.advance(limit);
@@ -243,18 +243,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_sends_half_a_request_holds_nothing_for_long_and_keeps_nobody_from_ending() {
-        use crate::connections::{LONGEST, MOST};
-        let manual = manual();
+    async fn incomplete_requests_end_at_the_limit_and_do_not_block_shutdown() {
+        use crate::connection_limit::{MAX_CONNECTION_AGE, MAX_CONNECTIONS};
+        let manual = manual_clock();
         let routes = metrics_routes(MetricsPage::build(|_| ()));
-        let server = Server::start_at(routes, clock(&manual)).await;
+        let server = TelemetryTestServer::start_at(routes, shared_clock(&manual)).await;
         let mut halves = Vec::new();
-        for _ in 0..MOST {
+        for _ in 0..MAX_CONNECTIONS {
             let mut stream = TcpStream::connect(server.address).await.unwrap();
             stream.write_all(b"GET /metr").await.unwrap();
             halves.push(stream);
         }
-        while manual.sleepers() < MOST {
+        while manual.sleeper_count() < MAX_CONNECTIONS {
             tokio::task::yield_now().await;
         }
         let address = server.address;
@@ -262,17 +262,17 @@ mod tests {
         for _ in 0..100 {
             assert!(poll_once(&mut waiting).await.is_none(), "there is no place");
         }
-        manual.advance(LONGEST);
+        manual.advance(MAX_CONNECTION_AGE);
         assert!(waiting.await.starts_with("HTTP/1.1 200"));
 
         let mut half = TcpStream::connect(server.address).await.unwrap();
         half.write_all(b"GET /metr").await.unwrap();
-        while manual.sleepers() == 0 {
+        while manual.sleeper_count() == 0 {
             tokio::task::yield_now().await;
         }
-        let Server { end, task, .. } = server;
+        let TelemetryTestServer { end, task, .. } = server;
         end.send(()).unwrap();
-        manual.advance(LONGEST);
+        manual.advance(MAX_CONNECTION_AGE);
         task.await.unwrap().unwrap();
     }
 
@@ -287,19 +287,19 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_are_served_in_the_open_format() {
-        let server = Server::start(metrics_routes(MetricsPage::build(|_| ()))).await;
+        let server = TelemetryTestServer::start(metrics_routes(MetricsPage::build(|_| ()))).await;
         let answer = server.get("/metrics").await;
         assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0"));
         assert!(answer.ends_with("\r\n\r\n# EOF\n"));
-        server.end().await;
+        server.stop().await;
     }
 
     #[tokio::test]
-    async fn nothing_listens_where_it_is_off_and_a_taken_port_is_named() {
-        assert!(Listening::bind(ListenAddress::Off).await.unwrap().is_none());
-        let first = Listening::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().unwrap();
-        let taken = ListenAddress::At(first.address());
-        let error = Listening::bind(taken).await.unwrap_err();
+    async fn address_off_binds_nothing_and_a_port_in_use_is_an_error() {
+        assert!(BoundListener::bind(ListenAddress::Off).await.unwrap().is_none());
+        let first = BoundListener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().unwrap();
+        let taken = ListenAddress::Single(first.address());
+        let error = BoundListener::bind(taken).await.unwrap_err();
         assert_eq!(error.to_string(), format!("could not listen on {}", first.address()));
     }
 }

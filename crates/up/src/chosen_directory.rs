@@ -21,7 +21,7 @@ pub(crate) struct ChosenDirectory {
     /// The topmost directory that the run created for it.
     created: Option<PathBuf>,
     lock: File,
-    has_left_volumes: bool,
+    has_leftover_volumes: bool,
 }
 
 impl ChosenDirectory {
@@ -44,12 +44,12 @@ impl ChosenDirectory {
     /// [`RunDirectoryError::InUse`] where another run holds the lock, and
     /// [`RunDirectoryError::NotOwned`] where other users can replace what is in the directory.
     pub(crate) fn lock(path: PathBuf, created: Option<PathBuf>) -> Result<Self, RunDirectoryError> {
-        if !is_owned(&path)? {
+        if !is_safe_owned_directory(&path)? {
             return Err(RunDirectoryError::NotOwned { directory: path });
         }
-        let name = path.join(LOCK);
+        let name = path.join(LOCK_FILE_NAME);
         loop {
-            let (lock, has_left_volumes) = open(&name)?;
+            let (lock, has_left_volumes) = open_lock_file(&name)?;
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(fs::TryLockError::WouldBlock) => {
@@ -58,8 +58,8 @@ impl ChosenDirectory {
                 Err(fs::TryLockError::Error(error)) => return Err(error.into()),
             }
             // A run that ends removes the file and then releases the lock.
-            if is_at(&lock, &name)? {
-                return Ok(Self { path, created, lock, has_left_volumes });
+            if is_same_file(&lock, &name)? {
+                return Ok(Self { path, created, lock, has_leftover_volumes: has_left_volumes });
             }
         }
     }
@@ -70,19 +70,19 @@ impl ChosenDirectory {
     }
 
     /// Whether a run that was killed, or that could not remove its volumes, left the lock file.
-    pub(crate) const fn has_left_volumes(&self) -> bool {
-        self.has_left_volumes
+    pub(crate) const fn has_leftover_volumes(&self) -> bool {
+        self.has_leftover_volumes
     }
 
     /// Removes the lock file, and the directories that the run created, as far as they are empty. The
     /// caller has removed the volumes.
     pub(crate) fn close(self) -> io::Result<()> {
-        fs::remove_file(self.path.join(LOCK)).or_else(|error| match error.kind() {
+        fs::remove_file(self.path.join(LOCK_FILE_NAME)).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => Ok(()),
             _ => Err(error),
         })?;
         if let Some(created) = &self.created {
-            remove_empty(self.path.ancestors().take_while(|above| above.starts_with(created)));
+            remove_empty_directories(self.path.ancestors().take_while(|above| above.starts_with(created)));
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Drop for ChosenDirectory {
 }
 
 /// The absolute path of a directory, and the topmost directory that has to be created for it.
-pub(crate) fn locate(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>)> {
+pub(crate) fn resolve_with_missing_ancestor(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>)> {
     let path = std::path::absolute(path)?;
     let is_missing = |above: &&Path| above.symlink_metadata().is_err();
     let missing = path.ancestors().take_while(is_missing).last().map(Path::to_owned);
@@ -110,14 +110,14 @@ pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
 }
 
 /// Whether `path` is a directory, not a link, of this user, and not every user can write to it.
-pub(crate) fn is_owned(path: &Path) -> io::Result<bool> {
+pub(crate) fn is_safe_owned_directory(path: &Path) -> io::Result<bool> {
     let metadata = path.symlink_metadata()?;
     let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
-    Ok(metadata.is_dir() && is_own && metadata.mode() & WRITABLE_FOR_ALL == 0)
+    Ok(metadata.is_dir() && is_own && metadata.mode() & WORLD_WRITABLE == 0)
 }
 
 /// Removes directories, the first one first, until one is not empty.
-pub(crate) fn remove_empty<'a>(directories: impl Iterator<Item = &'a Path>) {
+pub(crate) fn remove_empty_directories<'a>(directories: impl Iterator<Item = &'a Path>) {
     for directory in directories {
         match fs::remove_dir(directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return,
@@ -127,7 +127,7 @@ pub(crate) fn remove_empty<'a>(directories: impl Iterator<Item = &'a Path>) {
 }
 
 /// Opens the lock file, and returns whether it existed before.
-fn open(name: &Path) -> io::Result<(File, bool)> {
+fn open_lock_file(name: &Path) -> io::Result<(File, bool)> {
     loop {
         let mut options = OpenOptions::new();
         options.write(true).mode(0o600).custom_flags(NOFOLLOW);
@@ -143,7 +143,7 @@ fn open(name: &Path) -> io::Result<(File, bool)> {
 }
 
 /// Whether `name` is still the name of `file`.
-fn is_at(file: &File, name: &Path) -> io::Result<bool> {
+fn is_same_file(file: &File, name: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
     match name.symlink_metadata() {
         Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
@@ -153,8 +153,8 @@ fn is_at(file: &File, name: &Path) -> io::Result<bool> {
 }
 
 /// The file that is locked.
-const LOCK: &str = ".lanyard-up.lock";
-const WRITABLE_FOR_ALL: u32 = 0o002;
+const LOCK_FILE_NAME: &str = ".lanyard-up.lock";
+const WORLD_WRITABLE: u32 = 0o002;
 const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
 #[cfg(test)]
@@ -163,33 +163,33 @@ mod tests {
 
     use super::*;
 
-    fn create(path: &Path) -> Result<ChosenDirectory, RunDirectoryError> {
-        let (path, missing) = locate(path)?;
+    fn create_chosen(path: &Path) -> Result<ChosenDirectory, RunDirectoryError> {
+        let (path, missing) = resolve_with_missing_ancestor(path)?;
         ChosenDirectory::create(&path, missing.as_deref())
     }
 
-    fn names(directory: &Path) -> Vec<std::ffi::OsString> {
+    fn file_names(directory: &Path) -> Vec<std::ffi::OsString> {
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     }
 
     #[test]
     fn only_one_run_locks_a_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let first = create(directory.path()).unwrap();
-        let error = create(directory.path()).unwrap_err();
+        let first = create_chosen(directory.path()).unwrap();
+        let error = create_chosen(directory.path()).unwrap_err();
         assert!(matches!(error, RunDirectoryError::InUse { .. }), "{error}");
         first.close().unwrap();
-        assert!(names(directory.path()).is_empty());
-        create(directory.path()).unwrap().close().unwrap();
+        assert!(file_names(directory.path()).is_empty());
+        create_chosen(directory.path()).unwrap().close().unwrap();
     }
 
     #[test]
     fn a_directory_that_other_users_can_change_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let assert_refused = || {
-            let error = create(directory.path()).unwrap_err();
+            let error = create_chosen(directory.path()).unwrap_err();
             assert!(matches!(error, RunDirectoryError::NotOwned { .. }), "{error}");
-            assert!(names(directory.path()).is_empty());
+            assert!(file_names(directory.path()).is_empty());
         };
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         assert_refused();
@@ -212,24 +212,24 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_without_a_lock_shows_left_volumes() {
+    fn unlocked_lock_file_indicates_leftover_volumes() {
         let directory = tempfile::tempdir().unwrap();
-        let first = create(directory.path()).unwrap();
-        assert!(!first.has_left_volumes());
+        let first = create_chosen(directory.path()).unwrap();
+        assert!(!first.has_leftover_volumes());
         drop(first);
-        assert_eq!(names(directory.path()), [LOCK]);
-        assert!(create(directory.path()).unwrap().has_left_volumes());
+        assert_eq!(file_names(directory.path()), [LOCK_FILE_NAME]);
+        assert!(create_chosen(directory.path()).unwrap().has_leftover_volumes());
     }
 
     #[test]
     fn a_lock_file_that_was_removed_meanwhile_is_no_longer_the_lock() {
         let directory = tempfile::tempdir().unwrap();
-        let name = directory.path().join(LOCK);
-        let (old, _) = open(&name).unwrap();
-        assert!(is_at(&old, &name).unwrap());
+        let name = directory.path().join(LOCK_FILE_NAME);
+        let (old, _) = open_lock_file(&name).unwrap();
+        assert!(is_same_file(&old, &name).unwrap());
         fs::remove_file(&name).unwrap();
-        assert!(!is_at(&old, &name).unwrap());
-        let _new = open(&name).unwrap();
-        assert!(!is_at(&old, &name).unwrap());
+        assert!(!is_same_file(&old, &name).unwrap());
+        let _new = open_lock_file(&name).unwrap();
+        assert!(!is_same_file(&old, &name).unwrap());
     }
 }

@@ -6,90 +6,90 @@ use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
 use lanyard_api::{ProviderParameters, SecretProviderClass};
-use lanyard_azure::{ArmClient, CallError, Caller};
+use lanyard_azure::{ArmClient, AzureCallError, AuthenticatedClient};
 use lanyard_credential::{ReloadingCertificateCredential, ReloadingCertificateOptions, TokenError};
-use lanyard_desired::proof::{Expected, ProofCall, ProofTarget};
-use lanyard_keyvault::{Pod, Proofs, UnlimitedMemory, encoding};
-use lanyard_node::{FillRequest, Filling, PublishError, Refusal, Urgency};
+use lanyard_desired::proof::{ExpectedAuthorization, ProofCall, ProofTarget};
+use lanyard_keyvault::{VolumePod, PodCredentials, UnlimitedMemory, encoding};
+use lanyard_node::{ProviderRequest, ProviderResponse, PublishError, ProviderError, Urgency};
 use lanyard_vocabulary::{Component, Hop};
 
-use crate::azure_end::AzureEnd;
-use crate::report::Failure;
-use crate::roadbed::Roadbed;
+use crate::azure_environment::AzureEnvironment;
+use crate::report::ScenarioFailure;
+use crate::run_context::RunContext;
 use crate::run_directory::OpenVolume;
-use crate::walk::{Found, Stopped, Walk};
+use crate::hop_recorder::{HopOutput, HopFailed, HopRecorder};
 
 /// What a component has at the end of its way.
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct MountedComponent {
     pub(crate) class: Arc<SecretProviderClass>,
     pub(crate) volumes: Vec<OpenVolume>,
     pub(crate) credential: Option<Arc<ReloadingCertificateCredential>>,
 }
 
-pub(crate) type HopResult<T> = Result<Found<T>, Failure>;
+pub(crate) type HopResult<T> = Result<HopOutput<T>, ScenarioFailure>;
 
 /// Walks all hops; what was mounted is kept even where a later hop fails.
-pub(crate) async fn walk_component(
-    bed: &Roadbed,
+pub(crate) async fn run_component_hops(
+    bed: &RunContext,
     component: Component,
-    walk: &mut Walk,
-    arrived: &mut Option<Arrived>,
-) -> Result<(), Stopped> {
-    walk.hop(Hop::HostedCluster, async { hosted_cluster(bed, component) }).await?;
+    walk: &mut HopRecorder,
+    arrived: &mut Option<MountedComponent>,
+) -> Result<(), HopFailed> {
+    walk.run_hop(Hop::HostedCluster, async { find_identity(bed, component) }).await?;
     let (class, parameters) =
-        walk.hop(Hop::SecretProviderClass, secret_provider_class(bed, component)).await?;
-    walk.hop(Hop::Volume, async { volume(bed, component) }).await?;
-    walk.hop(Hop::ImdsToken, imds_token(bed, component, &parameters)).await?;
-    let filled = walk.hop(Hop::VaultRead, vault_read(bed, component, &class)).await?;
-    let filling = walk.hop(Hop::Decode, async { decode(filled) }).await?;
-    let volumes = walk.hop(Hop::File, async { file(bed, component, &filling) }).await?;
-    let arrived = arrived.insert(Arrived { class, volumes, credential: None });
+        walk.run_hop(Hop::SecretProviderClass, read_class(bed, component)).await?;
+    walk.run_hop(Hop::Volume, async { check_volume_paths(bed, component) }).await?;
+    walk.run_hop(Hop::ImdsToken, request_imds_token(bed, component, &parameters)).await?;
+    let filled = walk.run_hop(Hop::VaultRead, read_vault(bed, component, &class)).await?;
+    let filling = walk.run_hop(Hop::Decode, async { check_decoded_files(filled) }).await?;
+    let volumes = walk.run_hop(Hop::File, async { publish_files(bed, component, &filling) }).await?;
+    let arrived = arrived.insert(MountedComponent { class, volumes, credential: None });
     let credential =
-        walk.hop(Hop::Credential, load_credential(bed, component, &arrived.volumes)).await?;
+        walk.run_hop(Hop::Credential, load_credential(bed, component, &arrived.volumes)).await?;
     arrived.credential = Some(Arc::clone(&credential));
-    let proofs = bed.azure.proofs(component);
+    let proofs = bed.azure.proof_calls(component);
     let granted = proofs.map(|proofs| &proofs.granted);
-    walk.hop(Hop::EntraToken, entra_token(bed, &credential, granted)).await?;
-    walk.hop(Hop::Granted, prove(&bed.azure, &credential, granted)).await?;
+    walk.run_hop(Hop::EntraToken, request_entra_token(bed, &credential, granted)).await?;
+    walk.run_hop(Hop::Granted, make_proof_call(&bed.azure, &credential, granted)).await?;
     let refused = proofs.map(|proofs| &proofs.refused);
-    walk.hop(Hop::Refused, prove(&bed.azure, &credential, refused)).await
+    walk.run_hop(Hop::Refused, make_proof_call(&bed.azure, &credential, refused)).await
 }
 
-fn hosted_cluster(bed: &Roadbed, component: Component) -> HopResult<()> {
+fn find_identity(bed: &RunContext, component: Component) -> HopResult<()> {
     let Some(identity) = bed.azure.cluster.identities.get(&component) else {
         let detail = format!("the HostedCluster names no identity at {}", component.field_path());
-        return Err(Failure::new(detail, "name one, or switch the component off"));
+        return Err(ScenarioFailure::new(detail, "name one, or switch the component off"));
     };
     let detail = format!(
         "secret `{}` in vault `{}`, {}",
         identity.secret_name, bed.azure.cluster.vault.name, identity.encoding
     );
-    Ok(Found::new((), detail))
+    Ok(HopOutput::new((), detail))
 }
 
-async fn secret_provider_class(
-    bed: &Roadbed,
+async fn read_class(
+    bed: &RunContext,
     component: Component,
 ) -> HopResult<(Arc<SecretProviderClass>, ProviderParameters)> {
-    let name = component.facts().secret_provider_class;
+    let name = component.definition().secret_provider_class;
     let namespace = &bed.desired.namespace;
     let class = bed
         .classes
         .class(namespace, name)
         .await
-        .map_err(|error| Failure::of(&error, error.hint()))?;
+        .map_err(|error| ScenarioFailure::of(&error, error.hint()))?;
     let parameters = class.parse_parameters().map_err(|problems| {
-        Failure::of(&problems, format!("correct the parameters of {namespace}/{name}"))
+        ScenarioFailure::of(&problems, format!("correct the parameters of {namespace}/{name}"))
     })?;
-    Ok(Found::new((class, parameters), format!("{namespace}/{name}")))
+    Ok(HopOutput::new((class, parameters), format!("{namespace}/{name}")))
 }
 
-fn volume(bed: &Roadbed, component: Component) -> HopResult<()> {
+fn check_volume_paths(bed: &RunContext, component: Component) -> HopResult<()> {
     let mut places = Vec::new();
     for consumer in component.consumers() {
-        let told = bed.desired.consumer_path(component, consumer);
-        let provided = bed.desired.volume_path(component, consumer);
+        let told = bed.desired.configured_credential_path(component, consumer);
+        let provided = bed.desired.mounted_credential_path(component, consumer);
         let (deployment, volume) = (consumer.deployment, consumer.volume);
         match (told, provided) {
             (Some(told), Some(provided)) if told == provided => {
@@ -102,30 +102,30 @@ fn volume(bed: &Roadbed, component: Component) -> HopResult<()> {
                     told.unwrap_or_else(absent),
                     provided.unwrap_or_else(absent)
                 );
-                return Err(Failure::new(detail, "compare the mount path with what is told"));
+                return Err(ScenarioFailure::new(detail, "compare the mount path with what is told"));
             }
         }
     }
-    Ok(Found::new((), places.join("; ")))
+    Ok(HopOutput::new((), places.join("; ")))
 }
 
-async fn imds_token(
-    bed: &Roadbed,
+async fn request_imds_token(
+    bed: &RunContext,
     component: Component,
     parameters: &ProviderParameters,
 ) -> HopResult<()> {
-    let (pod, proofs) = (pod(bed, component), Proofs::default());
+    let (pod, proofs) = (component_pod(bed, component), PodCredentials::default());
     let authenticated = Box::pin(bed.vaults.authenticate(parameters, &pod, &proofs)).await;
     let expires = authenticated.map_err(|error| {
         let hint = error.hint();
-        Failure::of(&error, hint.unwrap_or_else(|| "see the cause".to_owned()))
+        ScenarioFailure::of(&error, hint.unwrap_or_else(|| "see the cause".to_owned()))
     })?;
     // All components have the same token, which is requested once.
     let detail = format!(
         "one token of managed identity {} for all, valid until {expires}",
-        bed.azure.reader_client_id
+        bed.azure.vault_reader_client_id
     );
-    Ok(Found::new((), detail))
+    Ok(HopOutput::new((), detail))
 }
 
 /// The next step of a credential's error, which knows it best.
@@ -136,53 +136,53 @@ fn token_hint(error: &azure_core::Error) -> String {
 }
 
 /// What the provider returned: the vault was read, and what follows may have failed.
-pub(crate) type Filled = Result<Filling, Refusal>;
+pub(crate) type ProviderFetchResult = Result<ProviderResponse, ProviderError>;
 
-async fn vault_read(
-    bed: &Roadbed,
+async fn read_vault(
+    bed: &RunContext,
     component: Component,
     class: &SecretProviderClass,
-) -> HopResult<Filled> {
+) -> HopResult<ProviderFetchResult> {
     let vault = &bed.azure.cluster.vault.name;
-    match fill(bed, component, class, Urgency::Mount).await {
+    match fetch_from_provider(bed, component, class, Urgency::Mount).await {
         Ok(filling) => {
             let versions = filling.versions.iter();
             let versions: Vec<_> =
                 versions.map(|it| format!("{} version `{}`", it.id, it.version)).collect();
             let detail = format!("vault `{vault}`: {}", versions.join(", "));
-            Ok(Found::new(Ok(filling), detail))
+            Ok(HopOutput::new(Ok(filling), detail))
         }
         Err(refusal) if refusal.code.hop() > Hop::VaultRead => {
-            Ok(Found::new(Err(refusal), format!("vault `{vault}`")))
+            Ok(HopOutput::new(Err(refusal), format!("vault `{vault}`")))
         }
-        Err(refusal) => Err(failure_of(refusal)),
+        Err(refusal) => Err(provider_failure(refusal)),
     }
 }
 
 /// Asks the provider of the node for the files of a component.
-pub(crate) async fn fill(
-    bed: &Roadbed,
+pub(crate) async fn fetch_from_provider(
+    bed: &RunContext,
     component: Component,
     class: &SecretProviderClass,
     urgency: Urgency,
-) -> Filled {
-    let request = FillRequest {
+) -> ProviderFetchResult {
+    let request = ProviderRequest {
         class,
-        pod: &pod(bed, component),
+        pod: &component_pod(bed, component),
         attributes: &BTreeMap::new(),
-        proofs: &Proofs::default(),
+        proofs: &PodCredentials::default(),
         target: "",
         urgency,
         mounted: &[],
         memory: &UnlimitedMemory,
     };
-    bed.provider.fill(&request).await
+    bed.provider.fetch(&request).await
 }
 
 /// The pod for which a component's class is read. The vault reader is the node's managed identity,
 /// so the name is for logs only.
-fn pod(bed: &Roadbed, component: Component) -> Pod {
-    Pod {
+fn component_pod(bed: &RunContext, component: Component) -> VolumePod {
+    VolumePod {
         namespace: bed.desired.namespace.clone(),
         name: component.name().to_owned(),
         uid: String::new(),
@@ -191,50 +191,50 @@ fn pod(bed: &Roadbed, component: Component) -> Pod {
 }
 
 /// A refusal of the provider, as the report shows it.
-fn failure_of(refusal: Refusal) -> Failure {
-    Failure::new(refusal.message, refusal.hint)
+fn provider_failure(refusal: ProviderError) -> ScenarioFailure {
+    ScenarioFailure::new(refusal.message, refusal.hint)
 }
 
-pub(crate) fn decode(filled: Filled) -> HopResult<Filling> {
-    let filling = filled.map_err(failure_of)?;
+pub(crate) fn check_decoded_files(filled: ProviderFetchResult) -> HopResult<ProviderResponse> {
+    let filling = filled.map_err(provider_failure)?;
     for file in &filling.files {
-        if let Some(seems) = encoding::suspicion(file.content.expose()) {
+        if let Some(seems) = encoding::suspected_encoding(file.content.expose()) {
             let detail = format!("`{}` decodes to text that still is {seems}", file.path);
             let hint = format!("declare objectEncoding {seems}, or store the value decoded");
-            return Err(Failure::new(detail, hint));
+            return Err(ScenarioFailure::new(detail, hint));
         }
     }
     let files = filling.files.iter();
     let files: Vec<_> =
         files.map(|file| format!("{} ({} bytes)", file.path, file.content.len())).collect();
-    Ok(Found::new(filling, files.join(", ")))
+    Ok(HopOutput::new(filling, files.join(", ")))
 }
 
-fn file(bed: &Roadbed, component: Component, filling: &Filling) -> HopResult<Vec<OpenVolume>> {
+fn publish_files(bed: &RunContext, component: Component, filling: &ProviderResponse) -> HopResult<Vec<OpenVolume>> {
     let hint =
         |error: &PublishError| error.hint().unwrap_or("check the directory given with --directory");
     let mut volumes = Vec::new();
     for consumer in component.consumers() {
         let opened = bed.directory.open_volume(consumer);
-        volumes.push(opened.map_err(|error| Failure::of(&error, hint(&error)))?);
+        volumes.push(opened.map_err(|error| ScenarioFailure::of(&error, hint(&error)))?);
     }
     for volume in &mut volumes {
-        publish(volume, filling)?;
+        publish_volume(volume, filling)?;
     }
     let places: Vec<_> = volumes.iter().map(ToString::to_string).collect();
-    Ok(Found::new(volumes, places.join("; ")))
+    Ok(HopOutput::new(volumes, places.join("; ")))
 }
 
 /// Makes the files of the provider the content of a volume.
-pub(crate) fn publish(open: &mut OpenVolume, filling: &Filling) -> Result<(), Failure> {
-    let published = open.volume.publish(&filling.entries(None)).map(drop);
+pub(crate) fn publish_volume(open: &mut OpenVolume, filling: &ProviderResponse) -> Result<(), ScenarioFailure> {
+    let published = open.volume.publish(&filling.file_entries(None)).map(drop);
     published
-        .map_err(|error| Failure::of(&error, error.hint().unwrap_or("run again with --log debug")))
+        .map_err(|error| ScenarioFailure::of(&error, error.hint().unwrap_or("run again with --log debug")))
 }
 
 /// The file that a component's first consumer reads.
 pub(crate) fn credential_path(
-    bed: &Roadbed,
+    bed: &RunContext,
     component: Component,
     volumes: &[OpenVolume],
 ) -> Option<PathBuf> {
@@ -243,18 +243,18 @@ pub(crate) fn credential_path(
 }
 
 async fn load_credential(
-    bed: &Roadbed,
+    bed: &RunContext,
     component: Component,
     volumes: &[OpenVolume],
 ) -> HopResult<Arc<ReloadingCertificateCredential>> {
     let Some(path) = credential_path(bed, component, volumes) else {
-        return Err(Failure::new("there is no mounted file", "see the hop `file`"));
+        return Err(ScenarioFailure::new("there is no mounted file", "see the hop `file`"));
     };
     let mut options = ReloadingCertificateOptions::default();
     options.transport = bed.azure.token_transport.clone();
     let credential = ReloadingCertificateCredential::open(&path, options)
         .await
-        .map_err(|error| Failure::of(&error, error.hint()))?;
+        .map_err(|error| ScenarioFailure::of(&error, error.hint()))?;
     let generation = credential.generation();
     let bundle = generation.bundle();
     let detail = format!(
@@ -263,81 +263,81 @@ async fn load_credential(
         bundle.format(),
         generation.expires_at()
     );
-    Ok(Found::new(credential, detail))
+    Ok(HopOutput::new(credential, detail))
 }
 
-fn scope_of(azure: &AzureEnd, proof: Option<&ProofCall>) -> String {
+fn proof_scope(azure: &AzureEnvironment, proof: Option<&ProofCall>) -> String {
     match proof.map(|proof| &proof.target) {
         Some(ProofTarget::Vault { .. }) => azure.vault_scope(),
         _ => ArmClient::scope(azure.endpoints),
     }
 }
 
-async fn entra_token(
-    bed: &Roadbed,
+async fn request_entra_token(
+    bed: &RunContext,
     credential: &Arc<ReloadingCertificateCredential>,
     proof: Option<&ProofCall>,
 ) -> HopResult<()> {
-    let scope = scope_of(&bed.azure, proof);
+    let scope = proof_scope(&bed.azure, proof);
     let token = credential
         .get_token(&[&scope], None)
         .await
-        .map_err(|error| Failure::of(&error, token_hint(&error)))?;
+        .map_err(|error| ScenarioFailure::of(&error, token_hint(&error)))?;
     let expires = crate::time::rfc3339(token.expires_on);
-    Ok(Found::new((), format!("{scope}, valid until {expires}")))
+    Ok(HopOutput::new((), format!("{scope}, valid until {expires}")))
 }
 
 /// Makes a proof call, and compares what came back with what must.
-pub(crate) async fn prove(
-    azure: &AzureEnd,
+pub(crate) async fn make_proof_call(
+    azure: &AzureEnvironment,
     credential: &Arc<ReloadingCertificateCredential>,
     proof: Option<&ProofCall>,
 ) -> HopResult<()> {
     let Some(proof) = proof else {
         let hint = "give the HostedCluster what the call needs, such as a base domain";
-        return Err(Failure::new("there is no call that would prove the role", hint));
+        return Err(ScenarioFailure::new("there is no call that would prove the role", hint));
     };
     let tokens: Arc<dyn TokenCredential> = Arc::<ReloadingCertificateCredential>::clone(credential);
     let text = proof.url(azure.endpoints);
     let result = match text.parse() {
         Ok(url) => {
-            let scope = scope_of(azure, Some(proof));
-            Caller::new(scope, tokens, &azure.transport).fetch(&url).await
+            let scope = proof_scope(azure, Some(proof));
+            AuthenticatedClient::new(scope, tokens, &azure.transport).fetch(&url).await
         }
-        Err(_) => Err(CallError::Target { target: text }),
+        Err(_) => Err(AzureCallError::InvalidTarget { target: text }),
     };
-    judge(proof, result)
+    evaluate_proof_call(proof, result)
 }
 
-fn judge(proof: &ProofCall, result: Result<lanyard_azure::Reply, CallError>) -> HopResult<()> {
+fn evaluate_proof_call(proof: &ProofCall, result: Result<lanyard_azure::AzureResponse, AzureCallError>) -> HopResult<()> {
     let (status, code) = match &result {
         Ok(reply) => (reply.status, ""),
         Err(error) => (error.status().unwrap_or_default(), error.code().unwrap_or_default()),
     };
     let permission = proof.permission;
     if proof.is_met_by(status, code) {
-        return Ok(Found::new(
+        return Ok(HopOutput::new(
             (),
             match proof.expected {
-                Expected::Granted => {
+                ExpectedAuthorization::Granted => {
                     format!("{status} {code} with {permission}").replace("  ", " ")
                 }
-                Expected::Refused => format!("{status} {code} without {permission}"),
+                ExpectedAuthorization::Refused => format!("{status} {code} without {permission}"),
             },
         ));
     }
     Err(match result {
         Ok(_) => {
             let detail = format!("{status} although the role has no {permission}");
-            Failure::new(detail, "look for another role assignment of the identity")
+            ScenarioFailure::new(detail, "look for another role assignment of the identity")
         }
-        Err(error) => Failure::of(&error, error.hint()),
+        Err(error) => ScenarioFailure::of(&error, error.hint()),
     })
 }
 
 impl std::fmt::Display for OpenVolume {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = if self.in_memory { "tmpfs" } else { "plain directory" };
+        let kind = if self.is_tmpfs { "tmpfs" } else { "plain directory" };
         write!(formatter, "{} ({kind})", self.volume.dir().display())
     }
 }

@@ -8,26 +8,26 @@
 //!
 //! A rule found here has lost its home.
 
-mod azure_end;
+mod azure_environment;
 mod chosen_directory;
-mod control;
+mod control_api;
 mod hops;
 mod locked_directory;
 mod options;
-mod readers;
+mod reader_threads;
 mod report;
-mod road;
-mod roadbed;
+mod scenario_run;
+mod run_context;
 mod rotate;
 mod run_directory;
 mod time;
-mod walk;
-mod world;
+mod hop_recorder;
+mod local_azure_plan;
 
-pub use options::{Break, Options, ParseBreakError};
-pub use readers::Readers;
-pub use report::{ComponentReport, Failure, HopReport, Report, RotationReport};
-pub use road::Road;
-pub use roadbed::RoadError;
-pub use run_directory::{CloseError, RunDirectoryError};
-pub use world::world_plan;
+pub use options::{ComponentFault, Options, ParseComponentFaultError};
+pub use reader_threads::ReaderCounts;
+pub use report::{ComponentReport, ScenarioFailure, HopReport, ScenarioReport, RotationReport};
+pub use scenario_run::ScenarioRun;
+pub use run_context::ScenarioRunError;
+pub use run_directory::{CloseRunError, RunDirectoryError};
+pub use local_azure_plan::local_azure_plan;

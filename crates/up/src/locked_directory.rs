@@ -24,13 +24,13 @@ impl LockedDirectory {
     pub(crate) fn create_in(place: &Path, prefix: &str) -> io::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix(prefix)
-            .permissions(Permissions::from_mode(PRIVATE))
+            .permissions(Permissions::from_mode(PRIVATE_MODE))
             .tempdir_in(place)?;
         // Locked before it has its name: whoever finds the name finds the lock held.
-        let unnamed = directory.path().join(UNNAMED);
+        let unnamed = directory.path().join(UNLOCKED_FILE_NAME);
         let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unnamed)?;
         lock.lock()?;
-        std::fs::rename(&unnamed, directory.path().join(LOCK))?;
+        std::fs::rename(&unnamed, directory.path().join(LOCK_FILE_NAME))?;
         Ok(Self { directory, lock })
     }
 
@@ -53,12 +53,12 @@ impl LockedDirectory {
 
 /// A [`LockedDirectory`] whose process is gone. This value holds its lock.
 #[derive(Debug)]
-pub(crate) struct Abandoned {
+pub(crate) struct AbandonedDirectory {
     path: PathBuf,
     lock: File,
 }
 
-impl Abandoned {
+impl AbandonedDirectory {
     /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -73,7 +73,7 @@ impl Abandoned {
     }
 }
 
-impl Drop for Abandoned {
+impl Drop for AbandonedDirectory {
     fn drop(&mut self) {
         // Closing the file is not enough: a child that is being started holds it a moment longer.
         self.lock.unlock().unwrap_or_default();
@@ -84,90 +84,90 @@ impl Drop for Abandoned {
 ///
 /// Directories of other users, and those that other users can write to, are left out: the caller
 /// acts on what is in them.
-pub(crate) fn find(place: &Path, prefix: &str) -> io::Result<Vec<Abandoned>> {
+pub(crate) fn find_abandoned(place: &Path, prefix: &str) -> io::Result<Vec<AbandonedDirectory>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(place)? {
         let Ok(entry) = entry else { continue };
         let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix));
         if is_named {
-            found.extend(open(entry.path()));
+            found.extend(open_abandoned(entry.path()));
         }
     }
     Ok(found)
 }
 
-fn open(path: PathBuf) -> Option<Abandoned> {
+fn open_abandoned(path: PathBuf) -> Option<AbandonedDirectory> {
     let metadata = path.symlink_metadata().ok()?;
     let is_ours = metadata.is_dir()
         && metadata.uid() == rustix::process::geteuid().as_raw()
-        && metadata.mode() & OTHERS == 0;
-    let lock = is_ours.then(|| File::open(path.join(LOCK)).ok()).flatten()?;
+        && metadata.mode() & GROUP_AND_OTHERS_MASK == 0;
+    let lock = is_ours.then(|| File::open(path.join(LOCK_FILE_NAME)).ok()).flatten()?;
     lock.try_lock().ok()?;
-    Some(Abandoned { path, lock })
+    Some(AbandonedDirectory { path, lock })
 }
 
-const PRIVATE: u32 = 0o700;
+const PRIVATE_MODE: u32 = 0o700;
 /// What group and others may do.
-const OTHERS: u32 = 0o077;
+const GROUP_AND_OTHERS_MASK: u32 = 0o077;
 /// The file that is locked.
-const LOCK: &str = "in-use";
+const LOCK_FILE_NAME: &str = "in-use";
 /// The same before it is locked.
-const UNNAMED: &str = "in-use.new";
+const UNLOCKED_FILE_NAME: &str = "in-use.new";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn abandoned(place: &Path) -> Vec<Abandoned> {
-        find(place, "ly-test-").unwrap()
+    fn find_test_directories(place: &Path) -> Vec<AbandonedDirectory> {
+        find_abandoned(place, "ly-test-").unwrap()
     }
 
-    fn paths(place: &Path) -> Vec<PathBuf> {
-        abandoned(place).iter().map(|it| it.path().to_owned()).collect()
+    fn abandoned_paths(place: &Path) -> Vec<PathBuf> {
+        find_test_directories(place).iter().map(|it| it.path().to_owned()).collect()
     }
 
-    fn killed(place: &Path, prefix: &str) -> PathBuf {
+    fn create_abandoned(place: &Path, prefix: &str) -> PathBuf {
         LockedDirectory::create_in(place, prefix).unwrap().abandon().unwrap()
     }
 
     #[test]
-    fn no_other_user_can_enter_it() {
+    fn locked_directory_is_private_to_its_user() {
         let place = tempfile::tempdir().unwrap();
         let directory = LockedDirectory::create_in(place.path(), "ly-test-").unwrap();
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
         assert_eq!(mode(directory.path()), 0o700);
-        assert_eq!(mode(&directory.path().join(LOCK)), 0o600);
+        assert_eq!(mode(&directory.path().join(LOCK_FILE_NAME)), 0o600);
     }
 
     #[test]
     fn a_directory_is_abandoned_once_its_lock_is_released() {
         let place = tempfile::tempdir().unwrap();
         let alive = LockedDirectory::create_in(place.path(), "ly-test-").unwrap();
-        let gone = killed(place.path(), "ly-test-");
-        killed(place.path(), "another-");
-        assert_eq!(paths(place.path()), std::slice::from_ref(&gone));
-        for directory in abandoned(place.path()) {
-            assert!(paths(place.path()).is_empty(), "two processes remove the same directory");
+        let gone = create_abandoned(place.path(), "ly-test-");
+        create_abandoned(place.path(), "another-");
+        assert_eq!(abandoned_paths(place.path()), std::slice::from_ref(&gone));
+        for directory in find_test_directories(place.path()) {
+            assert!(abandoned_paths(place.path()).is_empty(), "two processes remove the same directory");
             directory.remove().unwrap();
         }
         assert!(!gone.exists() && alive.path().exists());
-        assert!(paths(place.path()).is_empty());
+        assert!(abandoned_paths(place.path()).is_empty());
     }
 
     #[test]
     fn directories_that_other_users_can_write_to_are_left_out() {
         let place = tempfile::tempdir().unwrap();
-        let open = killed(place.path(), "ly-test-");
+        let open = create_abandoned(place.path(), "ly-test-");
         std::fs::set_permissions(&open, Permissions::from_mode(0o770)).unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
-        let real = killed(elsewhere.path(), "ly-test-");
+        let real = create_abandoned(elsewhere.path(), "ly-test-");
         std::os::unix::fs::symlink(&real, place.path().join("ly-test-link")).unwrap();
         // Without a lock file it is not known whose it is.
         let bare = place.path().join("ly-test-bare");
         std::fs::create_dir(&bare).unwrap();
         std::fs::set_permissions(&bare, Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(paths(place.path()), <[PathBuf; 0]>::default());
+        assert_eq!(abandoned_paths(place.path()), <[PathBuf; 0]>::default());
         std::fs::set_permissions(&open, Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(paths(place.path()), [open]);
+        assert_eq!(abandoned_paths(place.path()), [open]);
     }
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use lanyard_desired::ValidatedHostedCluster;
-use lanyard_emulator::{Drill, Fault};
+use lanyard_emulator::{FaultPlan, IdentityFault};
 use lanyard_vocabulary::component::ParseComponentError;
-use lanyard_vocabulary::{ClientId, Component};
+use lanyard_vocabulary::{EntraClientId, Component};
 
 /// What the road is built for.
 #[derive(Debug)]
@@ -15,23 +15,23 @@ pub struct Options {
     /// The cluster whose components walk it.
     pub cluster: ValidatedHostedCluster,
     /// What shall be broken.
-    pub broken: Option<Break>,
+    pub fault: Option<ComponentFault>,
     /// Where the local Azure listens.
     pub listen: SocketAddr,
     /// The directory for the volumes; `None` for a temporary directory.
     pub directory: Option<PathBuf>,
     /// The identity that reads the vault; nothing for one of our own.
-    pub vault_reader: Option<ClientId>,
+    pub vault_reader: Option<EntraClientId>,
 }
 
 /// One fault for one component, written as `FAULT[:COMPONENT]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Break(pub Drill);
+pub struct ComponentFault(pub FaultPlan);
 
 /// A text is not `FAULT[:COMPONENT]`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ParseBreakError {
+pub enum ParseComponentFaultError {
     /// There is no such fault.
     #[error("`{0}` is not a fault; known: {known}", known = Fault::ALL.map(|fault| fault.to_string()).join(", "))]
     Fault(String),
@@ -40,17 +40,17 @@ pub enum ParseBreakError {
     Component(#[from] ParseComponentError),
 }
 
-impl FromStr for Break {
-    type Err = ParseBreakError;
+impl FromStr for ComponentFault {
+    type Err = ParseComponentFaultError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (fault, component) = match text.split_once(':') {
             Some((fault, component)) => (fault, component.parse()?),
             None => (text, Component::CloudProvider),
         };
-        let known = Fault::ALL.into_iter().find(|known| known.to_string() == fault);
-        let fault = known.ok_or_else(|| ParseBreakError::Fault(fault.to_owned()))?;
-        Ok(Self(Drill { fault, component }))
+        let known = IdentityFault::ALL.into_iter().find(|known| known.to_string() == fault);
+        let fault = known.ok_or_else(|| ParseComponentFaultError::Fault(fault.to_owned()))?;
+        Ok(Self(FaultPlan { fault, component }))
     }
 }
 
@@ -59,16 +59,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_break_without_a_component_is_the_cloud_providers() {
-        let drill = |text: &str| text.parse::<Break>().unwrap().0;
+    fn fault_without_component_applies_to_cloud_provider() {
+        let drill = |text: &str| text.parse::<ComponentFault>().unwrap().0;
         assert_eq!(drill("encoding").component, Component::CloudProvider);
         assert_eq!(drill("arm-role:kms").component, Component::Kms);
-        assert_eq!(drill("arm-role:kms").fault, Fault::ArmRole);
+        assert_eq!(drill("arm-role:kms").fault, IdentityFault::ArmRole);
     }
 
     #[test]
-    fn what_does_not_exist_is_answered_with_what_does() {
-        let message = |text: &str| text.parse::<Break>().unwrap_err().to_string();
+    fn unknown_fault_or_component_error_lists_known_names() {
+        let message = |text: &str| text.parse::<ComponentFault>().unwrap_err().to_string();
         assert!(message("gremlins").contains("missing-secret"));
         assert!(message("encoding:capz").contains("nodePoolManagement"));
     }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use lanyard_vocabulary::{Component, Hop, Outcome, causes};
+use lanyard_vocabulary::{Component, Hop, HopOutcome, causes};
 use serde::Serialize;
 
-use crate::control::ControlError;
+use crate::control_api::AzureControlError;
 
 /// The whole report; its JSON form is the output of `lanyard up --output json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct ScenarioReport {
     /// One entry per component of the HostedCluster, in the order of the API.
     pub components: Vec<ComponentReport>,
     /// One entry per rotated component; empty when nothing was rotated.
@@ -42,7 +42,7 @@ pub struct HopReport {
     pub hint: Option<String>,
     /// What became of the hop: tells a failed hop from one that was not reached.
     #[serde(skip)]
-    pub outcome: Outcome,
+    pub outcome: HopOutcome,
 }
 
 /// The rotation of one component's certificate.
@@ -55,19 +55,19 @@ pub struct RotationReport {
     pub millis: Option<f64>,
     /// Why the new key is not in use, if it is not.
     #[serde(skip)]
-    pub failure: Option<Failure>,
+    pub failure: Option<ScenarioFailure>,
 }
 
 /// Why something failed, and what to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct ScenarioFailure {
     /// What was tried and what came back.
     pub detail: String,
     /// What to do next.
     pub hint: String,
 }
 
-impl Failure {
+impl ScenarioFailure {
     /// A failure in words.
     pub fn new(detail: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { detail: detail.into(), hint: hint.into() }
@@ -75,34 +75,34 @@ impl Failure {
 
     /// A failure from an error and its causes, none of which repeats another.
     pub fn of(error: &dyn std::error::Error, hint: impl Into<String>) -> Self {
-        Self { detail: causes(error), hint: hint.into() }
+        Self { detail: format_error_chain(error), hint: hint.into() }
     }
 }
 
-impl From<&ControlError> for Failure {
-    fn from(error: &ControlError) -> Self {
+impl From<&AzureControlError> for ScenarioFailure {
+    fn from(error: &AzureControlError) -> Self {
         Self::of(error, error.hint())
     }
 }
 
-impl Report {
+impl ScenarioReport {
     /// Combines the parts and computes `ok`.
     pub fn new(components: Vec<ComponentReport>, rotation: Vec<RotationReport>) -> Self {
-        let ok = components.iter().all(ComponentReport::is_good)
+        let ok = components.iter().all(ComponentReport::all_hops_ok)
             && rotation.iter().all(|rotated| rotated.failure.is_none());
         Self { components, rotation, ok }
     }
 }
 
 impl RotationReport {
-    pub(crate) const fn failed(name: Component, failure: Failure) -> Self {
+    pub(crate) const fn failed(name: Component, failure: ScenarioFailure) -> Self {
         Self { name, millis: None, failure: Some(failure) }
     }
 
     /// Nobody could be asked for new certificates.
-    pub(crate) fn without_control(
+    pub(crate) fn all_failed(
         components: impl IntoIterator<Item = Component>,
-        error: &ControlError,
+        error: &AzureControlError,
     ) -> Vec<Self> {
         let failed = |component| Self::failed(component, error.into());
         components.into_iter().map(failed).collect()
@@ -111,30 +111,30 @@ impl RotationReport {
 
 impl ComponentReport {
     /// Whether every hop is good.
-    pub fn is_good(&self) -> bool {
+    pub fn all_hops_ok(&self) -> bool {
         self.hops.iter().all(|hop| hop.ok)
     }
 
     /// The hop that is to blame, if one failed.
-    pub fn blamed(&self) -> Option<&HopReport> {
-        self.hops.iter().find(|hop| hop.outcome == Outcome::Failed)
+    pub fn failed_hop(&self) -> Option<&HopReport> {
+        self.hops.iter().find(|hop| hop.outcome == HopOutcome::Failed)
     }
 }
 
 impl HopReport {
-    pub(crate) fn good(name: Hop, took: Duration, detail: String) -> Self {
-        let outcome = Outcome::Good;
+    pub(crate) fn passed(name: Hop, took: Duration, detail: String) -> Self {
+        let outcome = HopOutcome::Succeeded;
         Self { name, ok: true, millis: millis(took), detail, hint: None, outcome }
     }
 
-    pub(crate) fn failed(name: Hop, took: Duration, failure: Failure) -> Self {
-        let Failure { detail, hint } = failure;
-        let outcome = Outcome::Failed;
+    pub(crate) fn failed(name: Hop, took: Duration, failure: ScenarioFailure) -> Self {
+        let ScenarioFailure { detail, hint } = failure;
+        let outcome = HopOutcome::Failed;
         Self { name, ok: false, millis: millis(took), detail, hint: Some(hint), outcome }
     }
 
     pub(crate) fn not_reached(name: Hop) -> Self {
-        let outcome = Outcome::NotReached;
+        let outcome = HopOutcome::NotReached;
         let detail = outcome.name().to_owned();
         Self { name, ok: false, millis: 0.0, detail, hint: None, outcome }
     }
@@ -150,25 +150,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_component_is_told_why_nobody_could_be_asked_for_certificates() {
+    fn control_api_error_fails_rotation_of_every_component() {
         let error =
-            ControlError::Refused { path: "rotate", status: 500, body: "no key".to_owned() };
-        let reports = RotationReport::without_control([Component::Disk, Component::Kms], &error);
-        let failure = Failure::new(error.to_string(), error.hint());
+            AzureControlError::Refused { path: "rotate", status: 500, body: "no key".to_owned() };
+        let reports = RotationReport::all_failed([Component::Disk, Component::Kms], &error);
+        let failure = ScenarioFailure::new(error.to_string(), error.hint());
         let expected = [Component::Disk, Component::Kms]
             .map(|component| RotationReport::failed(component, failure.clone()));
         assert_eq!(reports, expected);
-        assert!(!Report::new(Vec::new(), reports).ok);
+        assert!(!ScenarioReport::new(Vec::new(), reports).ok);
     }
 
     #[test]
     fn the_json_form_has_exactly_the_documented_keys() {
-        let hop = HopReport::good(Hop::File, Duration::from_micros(1_500), "there".to_owned());
+        let hop = HopReport::passed(Hop::File, Duration::from_micros(1_500), "there".to_owned());
         let failed =
-            HopReport::failed(Hop::Credential, Duration::ZERO, Failure::new("broken", "mend it"));
+            HopReport::failed(Hop::Credential, Duration::ZERO, ScenarioFailure::new("broken", "mend it"));
         let component = ComponentReport { name: Component::Disk, hops: vec![hop, failed] };
         let rotated = RotationReport { name: Component::Disk, millis: Some(12.5), failure: None };
-        let report = Report::new(vec![component], vec![rotated]);
+        let report = ScenarioReport::new(vec![component], vec![rotated]);
         let expected = serde_json::json!({
             "components": [{
                 "name": "disk",
@@ -185,14 +185,14 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("outer")]
-    struct Outer(#[source] Inner);
+    struct OuterReportError(#[source] InnerReportError);
 
     #[derive(Debug, thiserror::Error)]
     #[error("inner")]
-    struct Inner;
+    struct InnerReportError;
 
     #[test]
-    fn a_failure_tells_the_causes_of_its_error() {
-        assert_eq!(Failure::of(&Outer(Inner), "hint").detail, "outer: inner");
+    fn failure_detail_includes_error_causes() {
+        assert_eq!(ScenarioFailure::of(&OuterReportError(InnerReportError), "hint").detail, "outer: inner");
     }
 }

@@ -7,14 +7,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use lanyard_clock::SharedClock;
-use lanyard_node::{Mount, MountError, MountOperation, PublishError, Volume};
+use lanyard_node::{TmpfsMount, TmpfsMountError, MountOperation, PublishError, AtomicVolume};
 use lanyard_vocabulary::{Component, Consumer};
 use parking_lot::Mutex;
 
 use crate::chosen_directory::{
-    ChosenDirectory, create_directories, is_owned, locate, remove_empty,
+    ChosenDirectory, create_directories, is_safe_owned_directory, resolve_with_missing_ancestor, remove_empty_directories,
 };
-use crate::locked_directory::{Abandoned, LockedDirectory, find};
+use crate::locked_directory::{AbandonedDirectory, LockedDirectory, find_abandoned};
 
 /// The directories of a run.
 ///
@@ -28,7 +28,7 @@ pub(crate) struct RunDirectory {
     volumes: PathBuf,
     clock: SharedClock,
     /// Every directory that a volume was opened in.
-    opened: Mutex<Vec<PathBuf>>,
+    volume_paths: Mutex<Vec<PathBuf>>,
     chosen: Option<ChosenDirectory>,
     private: Option<LockedDirectory>,
 }
@@ -36,8 +36,8 @@ pub(crate) struct RunDirectory {
 /// An open volume, and whether it is a tmpfs.
 #[derive(Debug)]
 pub(crate) struct OpenVolume {
-    pub(crate) volume: Volume,
-    pub(crate) in_memory: bool,
+    pub(crate) volume: AtomicVolume,
+    pub(crate) is_tmpfs: bool,
 }
 
 /// The directories of a run cannot be used.
@@ -61,12 +61,12 @@ pub enum RunDirectoryError {
     },
     /// A killed `lanyard up` left volumes there that cannot be removed.
     #[error("could not remove the volumes of a killed `lanyard up` from {}", directory.display())]
-    LeftVolumes {
+    LeftoverVolumes {
         /// The directory.
         directory: PathBuf,
         /// Why they cannot be removed.
         #[source]
-        source: CloseError,
+        source: CloseRunError,
     },
 }
 
@@ -82,33 +82,33 @@ impl RunDirectory {
         chosen: Option<&Path>,
         clock: SharedClock,
     ) -> Result<Self, RunDirectoryError> {
-        let private = LockedDirectory::create_in(place, PREFIX)?;
-        let chosen = chosen.map(|chosen| create_chosen(&private, chosen)).transpose()?;
+        let private = LockedDirectory::create_in(place, DIRECTORY_PREFIX)?;
+        let chosen = chosen.map(|chosen| create_chosen_directory(&private, chosen)).transpose()?;
         let volumes = match &chosen {
             Some(chosen) => {
-                if chosen.has_left_volumes() {
-                    remove_left_volumes(chosen, &clock).map_err(|source| {
+                if chosen.has_leftover_volumes() {
+                    remove_leftover_volumes(chosen, &clock).map_err(|source| {
                         let directory = chosen.path().to_owned();
-                        RunDirectoryError::LeftVolumes { directory, source }
+                        RunDirectoryError::LeftoverVolumes { directory, source }
                     })?;
                 }
                 chosen.path().to_owned()
             }
             None => private.path().to_owned(),
         };
-        Ok(Self { volumes, clock, opened: Mutex::default(), chosen, private: Some(private) })
+        Ok(Self { volumes, clock, volume_paths: Mutex::default(), chosen, private: Some(private) })
     }
 
     /// Removes what killed runs of this user left in `place`, and in the directories that were chosen
     /// for their volumes. A run that cannot be removed is logged and left.
     pub(crate) fn remove_abandoned(place: &Path, clock: &SharedClock) {
-        let runs = find(place, PREFIX).unwrap_or_else(|error| {
+        let runs = find_abandoned(place, DIRECTORY_PREFIX).unwrap_or_else(|error| {
             tracing::warn!(%error, place = %place.display(), "could not look for killed runs");
             Vec::new()
         });
         for run in runs {
             let path = run.path().to_owned();
-            match remove_run(run, clock) {
+            match remove_abandoned_run(run, clock) {
                 Ok(()) => tracing::info!(directory = %path.display(), "removed a killed run"),
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
@@ -119,12 +119,12 @@ impl RunDirectory {
     }
 
     /// The directory below which the volumes are.
-    pub(crate) fn volumes(&self) -> &Path {
+    pub(crate) fn volumes_directory(&self) -> &Path {
         &self.volumes
     }
 
     /// A directory that only this user can enter, removed at the end of the run.
-    pub(crate) fn private(&self) -> &Path {
+    pub(crate) fn private_directory(&self) -> &Path {
         self.private.as_ref().map_or(&self.volumes, LockedDirectory::path)
     }
 
@@ -132,42 +132,42 @@ impl RunDirectory {
     /// mount.
     pub(crate) fn open_volume(&self, consumer: &Consumer) -> Result<OpenVolume, PublishError> {
         let path = volume_path(&self.volumes, consumer);
-        let refused = |source| MountError::Call {
+        let refused = |source| TmpfsMountError::SystemCall {
             operation: MountOperation::Mount,
             dir: path.clone(),
             source,
         };
         for directory in [path.parent().unwrap_or(&path), &path] {
             create_directories(directory).map_err(refused)?;
-            if !is_owned(directory).map_err(refused)? {
+            if !is_safe_owned_directory(directory).map_err(refused)? {
                 return Err(refused(io::Error::other(NOT_OWNED)).into());
             }
         }
-        self.opened.lock().push(path.clone());
+        self.volume_paths.lock().push(path.clone());
         let clock = SharedClock::clone(&self.clock);
-        match Mount::tmpfs(&path, FIRST_SIZE) {
+        match TmpfsMount::mount_or_adopt(&path, INITIAL_VOLUME_SIZE) {
             Ok(mount) => {
-                Ok(OpenVolume { volume: Volume::open_mounted(mount, clock)?, in_memory: true })
+                Ok(OpenVolume { volume: AtomicVolume::open_mounted(mount, clock)?, is_tmpfs: true })
             }
-            Err(MountError::Call { source, .. })
+            Err(TmpfsMountError::SystemCall { source, .. })
                 if matches!(
                     source.kind(),
                     io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
                 ) =>
             {
-                Ok(OpenVolume { volume: Volume::open(&path, clock)?, in_memory: false })
+                Ok(OpenVolume { volume: AtomicVolume::open(&path, clock)?, is_tmpfs: false })
             }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Unmounts and removes everything that the run created.
-    pub(crate) fn close(mut self) -> Result<(), CloseError> {
-        self.clear()
+    pub(crate) fn close(mut self) -> Result<(), CloseRunError> {
+        self.unmount_and_remove()
     }
 
-    fn clear(&mut self) -> Result<(), CloseError> {
-        let opened = std::mem::take(&mut *self.opened.lock());
+    fn unmount_and_remove(&mut self) -> Result<(), CloseRunError> {
+        let opened = std::mem::take(&mut *self.volume_paths.lock());
         if let Err(error) = remove_volumes(&self.volumes, &opened, &self.clock) {
             // What is left is removed by the next run. Without `close` the lock file stays.
             drop(self.chosen.take());
@@ -186,7 +186,7 @@ impl RunDirectory {
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
-        if let Err(error) = self.clear() {
+        if let Err(error) = self.unmount_and_remove() {
             let error: &dyn std::error::Error = &error;
             tracing::error!(error, "a volume was left behind");
         }
@@ -195,29 +195,29 @@ impl Drop for RunDirectory {
 
 /// Creates the directory that the user chose, and links to it in the private one. The links are created
 /// first: if the run is killed meanwhile, the next run finds the directory by them.
-fn create_chosen(
+fn create_chosen_directory(
     private: &LockedDirectory,
     chosen: &Path,
 ) -> Result<ChosenDirectory, RunDirectoryError> {
-    let (path, missing) = locate(chosen)?;
-    symlink(&path, private.path().join(CHOSEN))?;
+    let (path, missing) = resolve_with_missing_ancestor(chosen)?;
+    symlink(&path, private.path().join(CHOSEN_LINK))?;
     if let Some(missing) = &missing {
-        symlink(missing, private.path().join(CREATED))?;
+        symlink(missing, private.path().join(CREATED_LINK))?;
     }
     ChosenDirectory::create(&path, missing.as_deref())
 }
 
 /// Removes a run whose process is gone.
-fn remove_run(run: Abandoned, clock: &SharedClock) -> Result<(), CloseError> {
-    if let Ok(path) = fs::read_link(run.path().join(CHOSEN)) {
-        let created = fs::read_link(run.path().join(CREATED)).ok();
-        remove_from_chosen(path, created, clock)?;
+fn remove_abandoned_run(run: AbandonedDirectory, clock: &SharedClock) -> Result<(), CloseRunError> {
+    if let Ok(path) = fs::read_link(run.path().join(CHOSEN_LINK)) {
+        let created = fs::read_link(run.path().join(CREATED_LINK)).ok();
+        remove_run_from_chosen_directory(path, created, clock)?;
     }
-    let mut left = LeftVolumes::default();
-    let mounts = Mount::find_below(run.path()).map_err(CloseError::Mounts)?;
+    let mut left = VolumeRemovalErrors::default();
+    let mounts = TmpfsMount::find_below(run.path()).map_err(CloseRunError::Mounts)?;
     for mount in mounts {
         let path = mount.dir().to_owned();
-        left.note(&path, mount.unmount().map_err(PublishError::from));
+        left.record(&path, mount.unmount().map_err(PublishError::from));
     }
     left.into_result()?;
     check_unmounted(run.path())?;
@@ -226,24 +226,24 @@ fn remove_run(run: Abandoned, clock: &SharedClock) -> Result<(), CloseError> {
 
 /// Refuses to remove a directory in which another file system is mounted: the removal would delete the
 /// files of that file system.
-fn check_unmounted(directory: &Path) -> Result<(), CloseError> {
-    let mount = Mount::any_below(directory).map_err(CloseError::Mounts)?;
-    mount.map_or(Ok(()), |mount| Err(CloseError::Mounted { mount }))
+fn check_unmounted(directory: &Path) -> Result<(), CloseRunError> {
+    let mount = TmpfsMount::find_any_mount_below(directory).map_err(CloseRunError::Mounts)?;
+    mount.map_or(Ok(()), |mount| Err(CloseRunError::Mounted { mount }))
 }
 
 /// Removes what a killed run left in the directory that was chosen for its volumes. Leaves everything
 /// there where another run uses the directory now: that run has removed the volumes.
-fn remove_from_chosen(
+fn remove_run_from_chosen_directory(
     path: PathBuf,
     created: Option<PathBuf>,
     clock: &SharedClock,
-) -> Result<(), CloseError> {
+) -> Result<(), CloseRunError> {
     let path = match path.canonicalize() {
         Ok(path) => path,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // The run may have created some of the directories above it.
             if let Some(created) = created {
-                remove_empty(path.ancestors().take_while(|above| above.starts_with(&created)));
+                remove_empty_directories(path.ancestors().take_while(|above| above.starts_with(&created)));
             }
             return Ok(());
         }
@@ -257,19 +257,19 @@ fn remove_from_chosen(
             tracing::info!(%directory, "another run uses the directory of a killed run");
             return Ok(());
         }
-        Err(error) => return Err(CloseError::Chosen(Box::new(error))),
+        Err(error) => return Err(CloseRunError::ChosenDirectory(Box::new(error))),
     };
-    remove_left_volumes(&chosen, clock)?;
+    remove_leftover_volumes(&chosen, clock)?;
     Ok(chosen.close()?)
 }
 
 /// Removes every volume that a killed run left in a chosen directory.
-fn remove_left_volumes(chosen: &ChosenDirectory, clock: &SharedClock) -> Result<(), CloseError> {
+fn remove_leftover_volumes(chosen: &ChosenDirectory, clock: &SharedClock) -> Result<(), CloseRunError> {
     let consumers = Component::ALL.into_iter().flat_map(Component::consumers);
     let paths = consumers.map(|consumer| volume_path(chosen.path(), consumer));
     // No run publishes below a link or a directory of another user.
     let is_of_run = |path: &PathBuf| {
-        path.parent().is_some_and(|parent| is_owned(parent).unwrap_or(false))
+        path.parent().is_some_and(|parent| is_safe_owned_directory(parent).unwrap_or(false))
             && path.symlink_metadata().is_ok()
     };
     let paths: Vec<_> = paths.filter(is_of_run).collect();
@@ -277,11 +277,11 @@ fn remove_left_volumes(chosen: &ChosenDirectory, clock: &SharedClock) -> Result<
 }
 
 /// Removes the volumes at `paths`, and the directories up to `above` that are empty then.
-fn remove_volumes(above: &Path, paths: &[PathBuf], clock: &SharedClock) -> Result<(), CloseError> {
-    let mut left = LeftVolumes::default();
+fn remove_volumes(above: &Path, paths: &[PathBuf], clock: &SharedClock) -> Result<(), CloseRunError> {
+    let mut left = VolumeRemovalErrors::default();
     for path in paths {
-        left.note(path, remove_volume(path, clock));
-        remove_empty(path.ancestors().take_while(|directory| *directory != above));
+        left.record(path, remove_volume(path, clock));
+        remove_empty_directories(path.ancestors().take_while(|directory| *directory != above));
     }
     left.into_result()
 }
@@ -293,12 +293,12 @@ fn remove_volume(path: &Path, clock: &SharedClock) -> Result<(), PublishError> {
         return Ok(());
     }
     let clock = SharedClock::clone(clock);
-    match Mount::find(path)? {
-        None => Volume::open(path, clock)?.unpublish(),
+    match TmpfsMount::find(path)? {
+        None => AtomicVolume::open(path, clock)?.unpublish(),
         Some(mount) => {
-            let emptied = Volume::open_mounted(mount, clock).and_then(Volume::unpublish);
+            let emptied = AtomicVolume::open_mounted(mount, clock).and_then(AtomicVolume::unpublish);
             // The files are gone with the mount, whatever kept them from being removed one by one.
-            emptied.or_else(|_| Ok(Mount::find(path)?.map_or(Ok(()), Mount::unmount)?))
+            emptied.or_else(|_| Ok(TmpfsMount::find(path)?.map_or(Ok(()), TmpfsMount::unmount)?))
         }
     }
 }
@@ -310,7 +310,7 @@ fn volume_path(volumes: &Path, consumer: &Consumer) -> PathBuf {
 /// Something of a run was left behind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum CloseError {
+pub enum CloseRunError {
     /// Volumes are still there.
     #[error("still there, with what they hold: {}", listed(volumes))]
     Volumes {
@@ -322,7 +322,7 @@ pub enum CloseError {
     },
     /// The mount table could not be read.
     #[error("could not list the mounts of the run")]
-    Mounts(#[source] MountError),
+    Mounts(#[source] TmpfsMountError),
     /// Another file system is mounted in a directory of the run.
     #[error("another file system is mounted on {}", mount.display())]
     Mounted {
@@ -331,7 +331,7 @@ pub enum CloseError {
     },
     /// The directory that was chosen for the volumes could not be locked.
     #[error("could not lock the directory of the volumes")]
-    Chosen(#[source] Box<RunDirectoryError>),
+    ChosenDirectory(#[source] Box<RunDirectoryError>),
     /// A directory of the run is still there.
     #[error("a directory of the run could not be removed")]
     Directory(#[from] io::Error),
@@ -339,39 +339,39 @@ pub enum CloseError {
 
 /// Volumes that could not be removed. One does not keep the others from being removed.
 #[derive(Debug, Default)]
-struct LeftVolumes {
+struct VolumeRemovalErrors {
     volumes: Vec<PathBuf>,
     first: Option<PublishError>,
 }
 
-impl LeftVolumes {
-    fn note(&mut self, path: &Path, removed: Result<(), PublishError>) {
+impl VolumeRemovalErrors {
+    fn record(&mut self, path: &Path, removed: Result<(), PublishError>) {
         if let Err(error) = removed {
             self.volumes.push(path.to_owned());
             self.first.get_or_insert(error);
         }
     }
 
-    fn into_result(self) -> Result<(), CloseError> {
+    fn into_result(self) -> Result<(), CloseRunError> {
         let Self { volumes, first } = self;
-        first.map_or(Ok(()), |first| Err(CloseError::Volumes { volumes, first }))
+        first.map_or(Ok(()), |first| Err(CloseRunError::Volumes { volumes, first }))
     }
 }
 
-fn listed(volumes: &[PathBuf]) -> String {
+fn joined_paths(volumes: &[PathBuf]) -> String {
     let volumes: Vec<_> = volumes.iter().map(|path| path.display().to_string()).collect();
     volumes.join(", ")
 }
 
 /// Enough for a credential; the volume grows by itself.
-const FIRST_SIZE: u64 = 256 * 1024;
+const INITIAL_VOLUME_SIZE: u64 = 256 * 1024;
 const NOT_OWNED: &str = "it is a link or belongs to another user, or all users can write to it";
 /// The names of private directories begin so.
-const PREFIX: &str = "lanyard-up-";
+const DIRECTORY_PREFIX: &str = "lanyard-up-";
 /// In a private directory, the link to the directory that the user chose for the volumes.
-const CHOSEN: &str = "chosen";
+const CHOSEN_LINK: &str = "chosen";
 /// The link to the topmost directory that the run created for those.
-const CREATED: &str = "created";
+const CREATED_LINK: &str = "created";
 
 #[cfg(test)]
 mod tests;

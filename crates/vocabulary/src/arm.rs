@@ -98,14 +98,14 @@ impl ArmResourceId {
     /// the id names nothing and Azure says so.
     #[must_use]
     pub fn child(&self, kind: &'static str, name: &str) -> Self {
-        Self(format!("{}/{kind}/{}", self.0, segment(name)))
+        Self(format!("{}/{kind}/{}", self.0, sanitize_segment(name)))
     }
 
     /// The resource `Namespace/type` named `name` in this group or subscription; names are held
     /// to the rule of [`ArmResourceId::child`].
     #[must_use]
-    pub fn provider(&self, resource_type: &'static str, name: &str) -> Self {
-        Self(format!("{}/providers/{resource_type}/{}", self.0, segment(name)))
+    pub fn provider_resource(&self, resource_type: &'static str, name: &str) -> Self {
+        Self(format!("{}/providers/{resource_type}/{}", self.0, sanitize_segment(name)))
     }
 
     /// Whether `other` is this scope or lies below it.
@@ -128,10 +128,10 @@ impl FromStr for ArmResourceId {
         if segments.iter().any(|segment| segment.is_empty()) {
             return refuse("it has an empty segment");
         }
-        if segments.iter().any(|segment| is_relative(segment)) {
+        if segments.iter().any(|segment| is_dot_segment(segment)) {
             return refuse("it has a segment `.` or `..`");
         }
-        if path.chars().any(|c| c != '/' && is_foreign(c)) {
+        if path.chars().any(|c| c != '/' && is_forbidden_char(c)) {
             return refuse("it has a character that no id has");
         }
         if !segments[0].eq_ignore_ascii_case("subscriptions") || segments.len() < 2 {
@@ -162,22 +162,22 @@ impl FromStr for ArmResourceId {
 }
 
 /// Whether a URL would read the segment as a direction.
-fn is_relative(segment: &str) -> bool {
+fn is_dot_segment(segment: &str) -> bool {
     matches!(segment, "." | "..")
 }
 
 /// Whether no segment of an id holds the character.
-fn is_foreign(c: char) -> bool {
+fn is_forbidden_char(c: char) -> bool {
     c.is_control() || matches!(c, '/' | '?' | '#' | '\\' | '%')
 }
 
 /// The text as one segment of an id.
-fn segment(text: &str) -> Cow<'_, str> {
-    let relative = is_relative(text);
-    if !text.is_empty() && !relative && !text.contains(is_foreign) {
+fn sanitize_segment(text: &str) -> Cow<'_, str> {
+    let relative = is_dot_segment(text);
+    if !text.is_empty() && !relative && !text.contains(is_forbidden_char) {
         return Cow::Borrowed(text);
     }
-    let replaced = |c| if relative || is_foreign(c) { char::REPLACEMENT_CHARACTER } else { c };
+    let replaced = |c| if relative || is_forbidden_char(c) { char::REPLACEMENT_CHARACTER } else { c };
     let segment: String = text.chars().map(replaced).collect();
     Cow::Owned(if segment.is_empty() { char::REPLACEMENT_CHARACTER.into() } else { segment })
 }
@@ -269,12 +269,12 @@ mod tests {
         for name in ["...", ".a", "a..b", "*.apps", "example.com", "a b", "rg_(1)"] {
             let text = format!("/subscriptions/s/resourceGroups/g/providers/A.B/c/{name}");
             assert_eq!(id(&text).name(), name);
-            assert_eq!(id("/subscriptions/s/resourceGroups/g").provider("A.B/c", name), id(&text));
+            assert_eq!(id("/subscriptions/s/resourceGroups/g").provider_resource("A.B/c", name), id(&text));
         }
     }
 
     #[test]
-    fn a_name_that_no_resource_can_have_names_nothing_and_stays_below() {
+    fn child_names_with_forbidden_characters_stay_one_level_below() {
         let zone = id("/subscriptions/s/resourceGroups/g/providers/A.B/c/d");
         for (name, expected) in [
             ("", "\u{fffd}"),
@@ -291,9 +291,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_name_a_child_is_an_id_one_pair_below(name in "([./%?#\\\\]|.){0,12}") {
+        fn child_id_is_always_one_type_and_name_below_its_parent(name in "([./%?#\\\\]|.){0,12}") {
             let group = id("/subscriptions/s/resourceGroups/g");
-            let resource = group.provider("A.B/c", &name);
+            let resource = group.provider_resource("A.B/c", &name);
             let child = resource.child("d", &name);
             prop_assert_eq!(child.as_str().parse::<ArmResourceId>(), Ok(child.clone()));
             prop_assert!(group.contains(&resource) && resource.contains(&child));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_ids_are_refused_with_a_reason() {
+    fn invalid_resource_ids_are_rejected() {
         let cases = [
             "",
             "subscriptions/s",

@@ -34,7 +34,7 @@ pub enum Cloud {
 
 /// The endpoints of a cloud. Hosts have no scheme; audiences are complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Endpoints {
+pub struct CloudEndpoints {
     /// Host of the Entra token service that clients are sent to.
     pub authority_host: &'static str,
     /// Further hosts that serve the same token service.
@@ -57,7 +57,7 @@ pub struct Endpoints {
     pub registry_suffix: Option<&'static str>,
 }
 
-impl Endpoints {
+impl CloudEndpoints {
     /// The audience of the vaults' data plane, without a trailing slash.
     pub fn vault_audience(&self) -> String {
         format!("https://{}", self.vault_suffix)
@@ -84,7 +84,7 @@ impl Endpoints {
     }
 }
 
-const PUBLIC: Endpoints = Endpoints {
+const PUBLIC: CloudEndpoints = CloudEndpoints {
     authority_host: "login.microsoftonline.com",
     authority_aliases: &["login.windows.net", "login.microsoft.com", "sts.windows.net"],
     arm_host: "management.azure.com",
@@ -96,7 +96,7 @@ const PUBLIC: Endpoints = Endpoints {
     registry_suffix: Some("azurecr.io"),
 };
 
-const US_GOVERNMENT: Endpoints = Endpoints {
+const US_GOVERNMENT: CloudEndpoints = CloudEndpoints {
     authority_host: "login.microsoftonline.us",
     authority_aliases: &["login.usgovcloudapi.net", "login-us.microsoftonline.com"],
     arm_host: "management.usgovcloudapi.net",
@@ -108,7 +108,7 @@ const US_GOVERNMENT: Endpoints = Endpoints {
     registry_suffix: Some("azurecr.us"),
 };
 
-const CHINA: Endpoints = Endpoints {
+const CHINA: CloudEndpoints = CloudEndpoints {
     authority_host: "login.chinacloudapi.cn",
     authority_aliases: &["login.partner.microsoftonline.cn"],
     arm_host: "management.chinacloudapi.cn",
@@ -120,7 +120,7 @@ const CHINA: Endpoints = Endpoints {
     registry_suffix: Some("azurecr.cn"),
 };
 
-const GERMAN: Endpoints = Endpoints {
+const GERMAN: CloudEndpoints = CloudEndpoints {
     authority_host: "login.microsoftonline.de",
     authority_aliases: &[],
     arm_host: "management.microsoftazure.de",
@@ -132,7 +132,7 @@ const GERMAN: Endpoints = Endpoints {
     registry_suffix: None,
 };
 
-const BLEU: Endpoints = Endpoints {
+const BLEU: CloudEndpoints = CloudEndpoints {
     authority_host: "login.sovcloud-identity.fr",
     authority_aliases: &[],
     arm_host: "management.sovcloud-api.fr",
@@ -162,7 +162,7 @@ impl Cloud {
     }
 
     /// The endpoints, or nothing for Azure Stack.
-    pub const fn endpoints(self) -> Option<&'static Endpoints> {
+    pub const fn endpoints(self) -> Option<&'static CloudEndpoints> {
         match self {
             Self::Public => Some(&PUBLIC),
             Self::UsGovernment => Some(&US_GOVERNMENT),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_bare_names_and_no_two_clouds_share_one() {
+    fn endpoints_are_host_names_and_unique_per_cloud() {
         let mut seen = std::collections::BTreeSet::new();
         for endpoints in Cloud::ALL.into_iter().filter_map(Cloud::endpoints) {
             let names = [
@@ -274,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_made_of_the_hosts_of_the_cloud() {
+    fn urls_use_the_hosts_of_the_cloud() {
         let endpoints = Cloud::UsGovernment.endpoints().unwrap();
         assert_eq!(endpoints.graph_url(), "https://graph.microsoft.us");
         assert_eq!(endpoints.blob_suffix(), "blob.core.usgovcloudapi.net");
     }
 
     #[test]
-    fn every_cloud_reads_its_own_name_and_only_stack_lacks_endpoints() {
+    fn cloud_names_round_trip_and_only_stack_lacks_endpoints() {
         for cloud in Cloud::ALL {
             assert_eq!(cloud.name().parse(), Ok(cloud));
             assert_eq!(cloud.endpoints().is_none(), cloud == Cloud::Stack);

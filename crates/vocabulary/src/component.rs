@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::role::{RoleDefinitionId, Scope};
+use crate::role::{RoleDefinitionId, RoleScope};
 
 /// A control-plane component with an Azure identity of its own.
 ///
@@ -40,11 +40,11 @@ pub enum Component {
 
 /// What is known of a component.
 #[derive(Debug, Clone, Copy)]
-pub struct ComponentFacts {
+pub struct ComponentDefinition {
     /// The field of the identity in the HostedCluster API.
     pub field: &'static str,
     /// The parent of the field.
-    pub parent: FieldParent,
+    pub parent: IdentityFieldParent,
     /// The name of its SecretProviderClass.
     pub secret_provider_class: &'static str,
     /// What people call it.
@@ -60,21 +60,21 @@ pub struct ComponentFacts {
     /// The role that it needs.
     pub role: RoleDefinitionId,
     /// Where it needs the role.
-    pub scopes: &'static [Scope],
+    pub scopes: &'static [RoleScope],
     /// The pods that read its credential.
     pub consumers: &'static [Consumer],
 }
 
 /// The object in the HostedCluster API that holds an identity's field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldParent {
+pub enum IdentityFieldParent {
     /// `managedIdentities.controlPlane` of the authentication configuration.
     ControlPlane,
     /// `secretEncryption.kms.azure`.
     SecretEncryption,
 }
 
-impl FieldParent {
+impl IdentityFieldParent {
     /// The path of the object in a HostedCluster.
     pub const fn path(self) -> &'static str {
         match self {
@@ -98,12 +98,12 @@ pub struct Consumer {
     /// Where the volume is mounted; the file in it has the name of the vault secret.
     pub mount_path: &'static str,
     /// How the consumer is told the path of the file.
-    pub told: Told,
+    pub path_source: CredentialPathSource,
 }
 
 /// How a consumer is told the path of its credential file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum CredentialPathSource {
     /// Its code joins the mount path and the secret name of the HostedCluster.
     Computed,
     /// `spec.userAssignedIdentityCredentialsPath` of an `AzureClusterIdentity`.
@@ -113,7 +113,7 @@ pub enum Told {
         /// The Secret; its key is `cloud.conf`.
         secret: &'static str,
         /// Where the consumer finds it.
-        mount: ConfigMount,
+        mount: CloudConfigMount,
     },
     /// An environment variable with the full path.
     Environment {
@@ -138,7 +138,7 @@ pub enum Told {
         /// The Secret with the cloud configuration.
         secret: &'static str,
         /// Where the consumer finds it.
-        mount: ConfigMount,
+        mount: CloudConfigMount,
         /// The storage operator's variable with the class.
         class_name: &'static str,
     },
@@ -146,7 +146,7 @@ pub enum Told {
 
 /// Where a consumer finds its cloud configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConfigMount {
+pub struct CloudConfigMount {
     /// The name of the volume in the pod.
     pub volume: &'static str,
     /// Where the volume is mounted.
@@ -155,7 +155,7 @@ pub struct ConfigMount {
     pub file: &'static str,
 }
 
-impl ConfigMount {
+impl CloudConfigMount {
     /// The path of the file.
     pub fn path(&self) -> String {
         format!("{}/{}", self.directory, self.file)
@@ -164,7 +164,7 @@ impl ConfigMount {
 
 /// A reader of a credential document that comes by another way than a component's CSI volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OtherReader {
+pub struct AdditionalCredentialReader {
     /// What people call it.
     pub title: &'static str,
     /// The container that reads.
@@ -175,24 +175,24 @@ pub struct OtherReader {
 
 /// Readers that are none of the nine components. They load the same kind of document with the
 /// same library, so a change of its format concerns them too.
-pub const OTHER_READERS: &[OtherReader] = &[OtherReader {
+pub const ADDITIONAL_CREDENTIAL_READERS: &[AdditionalCredentialReader] = &[AdditionalCredentialReader {
     title: "etcd backup upload",
     container: "etcd-upload",
     delivered_by: "a Secret named by the backup, key `credentials`, in managed-identity mode",
 }];
 
-const CERTS: &str = "/mnt/certs";
-const STORAGE_CONFIG: ConfigMount =
-    ConfigMount { volume: "cloud-config", directory: "/etc/kubernetes", file: "cloud.conf" };
-const FULL_PATH: &str = "MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH";
+const CERTS_MOUNT_PATH: &str = "/mnt/certs";
+const STORAGE_CLOUD_CONFIG: CloudConfigMount =
+    CloudConfigMount { volume: "cloud-config", directory: "/etc/kubernetes", file: "cloud.conf" };
+const CREDENTIALS_PATH_VARIABLE: &str = "MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH";
 
-use Scope::{
+use RoleScope::{
     DnsResourceGroup, KeyVault, ManagedResourceGroup, SecurityGroupResourceGroup, VnetResourceGroup,
 };
 
-const CLOUD_PROVIDER: ComponentFacts = ComponentFacts {
+const CLOUD_PROVIDER: ComponentDefinition = ComponentDefinition {
     field: "cloudProvider",
-    parent: FieldParent::ControlPlane,
+    parent: IdentityFieldParent::ControlPlane,
     secret_provider_class: "managed-azure-cloud-provider",
     title: "Azure Cloud Controller Manager",
     secret_suffix: "cloud-provider",
@@ -205,10 +205,10 @@ const CLOUD_PROVIDER: ComponentFacts = ComponentFacts {
         deployment: "azure-cloud-controller-manager",
         container: "cloud-controller-manager",
         volume: "cloud-provider-cert",
-        mount_path: CERTS,
-        told: Told::CloudConfig {
+        mount_path: CERTS_MOUNT_PATH,
+        path_source: CredentialPathSource::CloudConfig {
             secret: "azure-cloud-config",
-            mount: ConfigMount {
+            mount: CloudConfigMount {
                 volume: "cloud-config",
                 directory: "/etc/cloud",
                 file: "cloud.conf",
@@ -217,9 +217,9 @@ const CLOUD_PROVIDER: ComponentFacts = ComponentFacts {
     }],
 };
 
-const NODE_POOL_MANAGEMENT: ComponentFacts = ComponentFacts {
+const NODE_POOL_MANAGEMENT: ComponentDefinition = ComponentDefinition {
     field: "nodePoolManagement",
-    parent: FieldParent::ControlPlane,
+    parent: IdentityFieldParent::ControlPlane,
     secret_provider_class: "managed-azure-nodepool-management",
     title: "Cluster API Provider Azure",
     secret_suffix: "nodepool-mgmt",
@@ -232,14 +232,14 @@ const NODE_POOL_MANAGEMENT: ComponentFacts = ComponentFacts {
         deployment: "capi-provider",
         container: "manager",
         volume: "nodepool-management-cert",
-        mount_path: CERTS,
-        told: Told::ClusterIdentity,
+        mount_path: CERTS_MOUNT_PATH,
+        path_source: CredentialPathSource::ClusterIdentity,
     }],
 };
 
-const CONTROL_PLANE_OPERATOR: ComponentFacts = ComponentFacts {
+const CONTROL_PLANE_OPERATOR: ComponentDefinition = ComponentDefinition {
     field: "controlPlaneOperator",
-    parent: FieldParent::ControlPlane,
+    parent: IdentityFieldParent::ControlPlane,
     secret_provider_class: "managed-azure-cpo",
     title: "Control Plane Operator",
     secret_suffix: "cpo",
@@ -252,14 +252,14 @@ const CONTROL_PLANE_OPERATOR: ComponentFacts = ComponentFacts {
         deployment: "control-plane-operator",
         container: "control-plane-operator",
         volume: "cpo-cert",
-        mount_path: CERTS,
-        told: Told::Computed,
+        mount_path: CERTS_MOUNT_PATH,
+        path_source: CredentialPathSource::Computed,
     }],
 };
 
-const IMAGE_REGISTRY: ComponentFacts = ComponentFacts {
+const IMAGE_REGISTRY: ComponentDefinition = ComponentDefinition {
     field: "imageRegistry",
-    parent: FieldParent::ControlPlane,
+    parent: IdentityFieldParent::ControlPlane,
     secret_provider_class: "managed-azure-image-registry",
     title: "Cluster Image Registry Operator",
     secret_suffix: "image-registry",
@@ -272,14 +272,14 @@ const IMAGE_REGISTRY: ComponentFacts = ComponentFacts {
         deployment: "cluster-image-registry-operator",
         container: "cluster-image-registry-operator",
         volume: "image-registry-cert",
-        mount_path: CERTS,
-        told: Told::Environment { name: FULL_PATH },
+        mount_path: CERTS_MOUNT_PATH,
+        path_source: CredentialPathSource::Environment { name: CREDENTIALS_PATH_VARIABLE },
     }],
 };
 
-const INGRESS: ComponentFacts = ComponentFacts {
+const INGRESS: ComponentDefinition = ComponentDefinition {
     field: "ingress",
-    parent: FieldParent::ControlPlane,
+    parent: IdentityFieldParent::ControlPlane,
     secret_provider_class: "managed-azure-ingress",
     title: "Cluster Ingress Operator",
     secret_suffix: "ingress",
@@ -292,14 +292,14 @@ const INGRESS: ComponentFacts = ComponentFacts {
         deployment: "ingress-operator",
         container: "ingress-operator",
         volume: "ingress-cert",
-        mount_path: CERTS,
-        told: Told::Environment { name: FULL_PATH },
+        mount_path: CERTS_MOUNT_PATH,
+        path_source: CredentialPathSource::Environment { name: CREDENTIALS_PATH_VARIABLE },
     }],
 };
 
-const NETWORK: ComponentFacts = ComponentFacts {
+const NETWORK: ComponentDefinition = ComponentDefinition {
     field: "network",
-    parent: FieldParent::ControlPlane,
+    parent: IdentityFieldParent::ControlPlane,
     secret_provider_class: "managed-azure-network",
     title: "Cloud Network Config Controller",
     secret_suffix: "network",
@@ -313,18 +313,18 @@ const NETWORK: ComponentFacts = ComponentFacts {
         container: "controller",
         volume: "cncc-cert",
         mount_path: "/var/run/secrets/azure",
-        told: Told::Rendered {
+        path_source: CredentialPathSource::Rendered {
             operator: "cluster-network-operator",
             class_name: "ARO_HCP_SECRET_PROVIDER_CLASS",
-            bare_name: FULL_PATH,
+            bare_name: CREDENTIALS_PATH_VARIABLE,
             name: "ARO_HCP_CLIENT_CREDENTIALS_PATH",
         },
     }],
 };
 
-const DISK: ComponentFacts = ComponentFacts {
+const DISK: ComponentDefinition = ComponentDefinition {
     field: "disk",
-    parent: FieldParent::ControlPlane,
+    parent: IdentityFieldParent::ControlPlane,
     secret_provider_class: "managed-azure-disk-csi",
     title: "Azure Disk CSI Driver",
     secret_suffix: "disk",
@@ -337,18 +337,18 @@ const DISK: ComponentFacts = ComponentFacts {
         deployment: "azure-disk-csi-driver-controller",
         container: "csi-driver",
         volume: "azure-disk",
-        mount_path: CERTS,
-        told: Told::StorageOperator {
+        mount_path: CERTS_MOUNT_PATH,
+        path_source: CredentialPathSource::StorageOperator {
             secret: "azure-disk-csi-config",
-            mount: STORAGE_CONFIG,
+            mount: STORAGE_CLOUD_CONFIG,
             class_name: "ARO_HCP_SECRET_PROVIDER_CLASS_FOR_DISK",
         },
     }],
 };
 
-const FILE: ComponentFacts = ComponentFacts {
+const FILE: ComponentDefinition = ComponentDefinition {
     field: "file",
-    parent: FieldParent::ControlPlane,
+    parent: IdentityFieldParent::ControlPlane,
     secret_provider_class: "managed-azure-file-csi",
     title: "Azure File CSI Driver",
     secret_suffix: "file",
@@ -361,18 +361,18 @@ const FILE: ComponentFacts = ComponentFacts {
         deployment: "azure-file-csi-driver-controller",
         container: "csi-driver",
         volume: "azure-file",
-        mount_path: CERTS,
-        told: Told::StorageOperator {
+        mount_path: CERTS_MOUNT_PATH,
+        path_source: CredentialPathSource::StorageOperator {
             secret: "azure-file-csi-config",
-            mount: STORAGE_CONFIG,
+            mount: STORAGE_CLOUD_CONFIG,
             class_name: "ARO_HCP_SECRET_PROVIDER_CLASS_FOR_FILE",
         },
     }],
 };
 
-const KMS: ComponentFacts = ComponentFacts {
+const KMS: ComponentDefinition = ComponentDefinition {
     field: "kms",
-    parent: FieldParent::SecretEncryption,
+    parent: IdentityFieldParent::SecretEncryption,
     secret_provider_class: "managed-azure-kms",
     title: "Kube API Server (KMS)",
     secret_suffix: "kms",
@@ -386,10 +386,10 @@ const KMS: ComponentFacts = ComponentFacts {
             deployment: "kube-apiserver",
             container: "azure-kms-provider-active",
             volume: "kms-cert",
-            mount_path: CERTS,
-            told: Told::CloudConfig {
+            mount_path: CERTS_MOUNT_PATH,
+            path_source: CredentialPathSource::CloudConfig {
                 secret: "azure-kms-config",
-                mount: ConfigMount {
+                mount: CloudConfigMount {
                     volume: "azure-kms-credentials",
                     directory: "/etc/kubernetes",
                     file: "azure.json",
@@ -401,7 +401,7 @@ const KMS: ComponentFacts = ComponentFacts {
             container: "control-plane-operator",
             volume: "kms-cert",
             mount_path: "/mnt/kms",
-            told: Told::Computed,
+            path_source: CredentialPathSource::Computed,
         },
     ],
 };
@@ -421,7 +421,7 @@ impl Component {
     ];
 
     /// The component's row.
-    pub const fn facts(self) -> &'static ComponentFacts {
+    pub const fn definition(self) -> &'static ComponentDefinition {
         match self {
             Self::CloudProvider => &CLOUD_PROVIDER,
             Self::NodePoolManagement => &NODE_POOL_MANAGEMENT,
@@ -437,17 +437,17 @@ impl Component {
 
     /// The name of the component: its field in the HostedCluster API.
     pub const fn name(self) -> &'static str {
-        self.facts().field
+        self.definition().field
     }
 
     /// The path of the identity in a HostedCluster.
     pub fn field_path(self) -> String {
-        format!("{}.{}", self.facts().parent.path(), self.facts().field)
+        format!("{}.{}", self.definition().parent.path(), self.definition().field)
     }
 
     /// The pods that read the component's credential.
     pub const fn consumers(self) -> &'static [Consumer] {
-        self.facts().consumers
+        self.definition().consumers
     }
 }
 
@@ -488,8 +488,8 @@ mod tests {
 
     #[test]
     fn every_component_has_its_own_name_class_and_role_key() {
-        fn distinct(column: fn(&ComponentFacts) -> &'static str) -> usize {
-            Component::ALL.iter().map(|c| column(c.facts())).collect::<HashSet<_>>().len()
+        fn distinct(column: fn(&ComponentDefinition) -> &'static str) -> usize {
+            Component::ALL.iter().map(|c| column(c.definition())).collect::<HashSet<_>>().len()
         }
         assert_eq!(distinct(|facts| facts.field), 9);
         assert_eq!(distinct(|facts| facts.secret_provider_class), 9);
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_is_read_by_its_field_and_an_unknown_one_lists_the_known() {
+    fn component_parses_from_its_field_and_the_error_lists_known_names() {
         for component in Component::ALL {
             assert_eq!(component.name().parse(), Ok(component));
         }

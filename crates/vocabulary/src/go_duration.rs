@@ -18,13 +18,13 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
             .find(|letter: char| letter.is_ascii_digit() || letter == '.')
             .unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_length);
-        nanos = nanos.checked_add(parse_amount(amount, unit_of(unit)?)?)?;
+        nanos = nanos.checked_add(parse_amount(amount, unit_nanos(unit)?)?)?;
         rest = after;
     }
     (!text.is_empty()).then(|| u64::try_from(nanos).ok().map(Duration::from_nanos)).flatten()
 }
 
-fn unit_of(name: &str) -> Option<u128> {
+fn unit_nanos(name: &str) -> Option<u128> {
     Some(match name {
         "ns" => 1,
         // Both micro signs, as Go takes them.
@@ -44,14 +44,14 @@ fn parse_amount(text: &str, unit: u128) -> Option<u128> {
         return None;
     }
     let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u128>().ok() };
-    let fraction = fraction.get(..fraction.len().min(MAX_FRACTION))?;
+    let fraction = fraction.get(..fraction.len().min(MAX_FRACTION_DIGITS))?;
     let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let part = digits(fraction)?.checked_mul(unit)? / scale;
     digits(whole)?.checked_mul(unit)?.checked_add(part)
 }
 
 /// More digits say less than a nanosecond, even of an hour.
-const MAX_FRACTION: usize = 15;
+const MAX_FRACTION_DIGITS: usize = 15;
 
 #[cfg(test)]
 mod tests {

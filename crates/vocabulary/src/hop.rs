@@ -85,36 +85,36 @@ impl fmt::Display for Hop {
 /// What became of a hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(into = "&'static str")]
-pub enum Outcome {
+pub enum HopOutcome {
     /// The hop was walked and is good.
-    Good,
+    Succeeded,
     /// The hop was walked and failed; it has a reason and a next step.
     Failed,
     /// An earlier hop failed, so this one was not walked.
     NotReached,
 }
 
-impl Outcome {
+impl HopOutcome {
     /// Every outcome.
-    pub const ALL: [Self; 3] = [Self::Good, Self::Failed, Self::NotReached];
+    pub const ALL: [Self; 3] = [Self::Succeeded, Self::Failed, Self::NotReached];
 
     /// The stable name of the outcome.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Good => "good",
+            Self::Succeeded => "good",
             Self::Failed => "failed",
             Self::NotReached => "not reached",
         }
     }
 }
 
-impl From<Outcome> for &'static str {
-    fn from(outcome: Outcome) -> Self {
+impl From<HopOutcome> for &'static str {
+    fn from(outcome: HopOutcome) -> Self {
         outcome.name()
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for HopOutcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())
     }

@@ -73,23 +73,23 @@ macro_rules! text_identifier {
     };
 }
 
-fn of_letters_digits_and(text: &str, others: &str) -> bool {
+fn has_only_alphanumerics_and(text: &str, others: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
 }
 
 /// `.` and `..` are directions where a path is made of identifiers, and nobody's name.
-fn is_relative(text: &str) -> bool {
+fn is_dot_segment(text: &str) -> bool {
     matches!(text, "." | "..")
 }
 
 text_identifier!(
     /// A tenant: a directory id or one of its domain names.
-    TenantId,
+    EntraTenantId,
     "a tenant id",
     "1 to 255 letters, digits, `.` and `-`, but neither `.` nor `..`",
     |text| (1..=255).contains(&text.len())
-        && of_letters_digits_and(text, ".-")
-        && !is_relative(text)
+        && has_only_alphanumerics_and(text, ".-")
+        && !is_dot_segment(text)
 );
 
 text_identifier!(
@@ -97,7 +97,7 @@ text_identifier!(
     SubscriptionId,
     "a subscription id",
     "1 to 255 letters, digits and `-`",
-    |text| (1..=255).contains(&text.len()) && of_letters_digits_and(text, "-")
+    |text| (1..=255).contains(&text.len()) && has_only_alphanumerics_and(text, "-")
 );
 
 text_identifier!(
@@ -105,7 +105,7 @@ text_identifier!(
     VaultName,
     "a vault name",
     "3 to 24 letters, digits and `-`",
-    |text| (3..=24).contains(&text.len()) && of_letters_digits_and(text, "-")
+    |text| (3..=24).contains(&text.len()) && has_only_alphanumerics_and(text, "-")
 );
 
 text_identifier!(
@@ -113,7 +113,7 @@ text_identifier!(
     SecretName,
     "a vault object name",
     "1 to 127 letters, digits and `-`",
-    |text| (1..=127).contains(&text.len()) && of_letters_digits_and(text, "-")
+    |text| (1..=127).contains(&text.len()) && has_only_alphanumerics_and(text, "-")
 );
 
 text_identifier!(
@@ -121,7 +121,7 @@ text_identifier!(
     KeyVersion,
     "a key version",
     "1 to 127 letters and digits",
-    |text| (1..=127).contains(&text.len()) && of_letters_digits_and(text, "")
+    |text| (1..=127).contains(&text.len()) && has_only_alphanumerics_and(text, "")
 );
 
 text_identifier!(
@@ -129,28 +129,28 @@ text_identifier!(
     InfraId,
     "an infrastructure id",
     "1 to 63 letters, digits, `.` and `-`, but neither `.` nor `..`",
-    |text| (1..=63).contains(&text.len()) && of_letters_digits_and(text, ".-") && !is_relative(text)
+    |text| (1..=63).contains(&text.len()) && has_only_alphanumerics_and(text, ".-") && !is_dot_segment(text)
 );
 
 /// The client id (application id) of an identity, a UUID in its hyphenated form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct ClientId(Uuid);
+pub struct EntraClientId(Uuid);
 
-impl ClientId {
+impl EntraClientId {
     /// The UUID.
     pub const fn uuid(self) -> Uuid {
         self.0
     }
 }
 
-impl From<Uuid> for ClientId {
+impl From<Uuid> for EntraClientId {
     fn from(uuid: Uuid) -> Self {
         Self(uuid)
     }
 }
 
-impl FromStr for ClientId {
+impl FromStr for EntraClientId {
     type Err = ParseIdentifierError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -167,7 +167,7 @@ impl FromStr for ClientId {
     }
 }
 
-impl TryFrom<String> for ClientId {
+impl TryFrom<String> for EntraClientId {
     type Error = ParseIdentifierError;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -175,13 +175,13 @@ impl TryFrom<String> for ClientId {
     }
 }
 
-impl From<ClientId> for String {
-    fn from(client: ClientId) -> Self {
+impl From<EntraClientId> for String {
+    fn from(client: EntraClientId) -> Self {
         client.0.to_string()
     }
 }
 
-impl fmt::Display for ClientId {
+impl fmt::Display for EntraClientId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(&self.0.hyphenated().to_string())
     }
@@ -192,23 +192,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_outside_their_rule_are_refused_with_the_rule() {
+    fn invalid_names_are_rejected_with_their_rule() {
         let error = "ab".parse::<VaultName>().unwrap_err();
         assert_eq!(error.to_string(), "`ab` is not a vault name: 3 to 24 letters, digits and `-`");
         assert!("a_b".parse::<SecretName>().is_err());
-        assert!("".parse::<TenantId>().is_err());
+        assert!("".parse::<EntraTenantId>().is_err());
         for bad in ["", "a-b", "a/b", "ä", "a b", &"a".repeat(128)] {
             assert!(bad.parse::<KeyVersion>().is_err(), "{bad}");
         }
-        assert!("..".parse::<TenantId>().is_err());
+        assert!("..".parse::<EntraTenantId>().is_err());
         assert!(".".parse::<InfraId>().is_err());
-        assert!("contoso.onmicrosoft.com".parse::<TenantId>().is_ok());
+        assert!("contoso.onmicrosoft.com".parse::<EntraTenantId>().is_ok());
     }
 
     #[test]
-    fn a_client_id_is_a_hyphenated_uuid_and_nothing_else() {
-        assert!("11111111-2222-3333-4444-555555555555".parse::<ClientId>().is_ok());
-        assert!("11111111222233334444555555555555".parse::<ClientId>().is_err());
-        assert!("{11111111-2222-3333-4444-555555555555}".parse::<ClientId>().is_err());
+    fn client_id_must_be_a_hyphenated_uuid() {
+        assert!("11111111-2222-3333-4444-555555555555".parse::<EntraClientId>().is_ok());
+        assert!("11111111222233334444555555555555".parse::<EntraClientId>().is_err());
+        assert!("{11111111-2222-3333-4444-555555555555}".parse::<EntraClientId>().is_err());
     }
 }

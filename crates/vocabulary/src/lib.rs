@@ -8,7 +8,7 @@
 //! The crate has no IO, no clock and no runtime.
 
 pub mod arm;
-mod causes;
+mod error_chain;
 pub mod cloud;
 pub mod component;
 pub mod encoding;
@@ -19,15 +19,15 @@ pub mod outcome_code;
 pub mod role;
 
 pub use arm::{ArmResourceId, ParseArmResourceIdError};
-pub use causes::causes;
+pub use error_chain::format_error_chain;
 pub use cloud::Cloud;
-pub use component::{Component, Consumer, Told};
+pub use component::{Component, Consumer, CredentialPathSource};
 pub use encoding::ObjectEncoding;
 pub use go_duration::parse_go_duration;
-pub use hop::{Hop, Outcome};
+pub use hop::{Hop, HopOutcome};
 pub use identifier::{
-    ClientId, InfraId, KeyVersion, ParseIdentifierError, SecretName, SubscriptionId, TenantId,
+    EntraClientId, InfraId, KeyVersion, ParseIdentifierError, SecretName, SubscriptionId, EntraTenantId,
     VaultName,
 };
-pub use outcome_code::{Healing, OutcomeCode, OutcomeText};
-pub use role::{RoleDefinitionId, Scope};
+pub use outcome_code::{RecoveryMode, OutcomeCode, OutcomeCodeDetails};
+pub use role::{RoleDefinitionId, RoleScope};

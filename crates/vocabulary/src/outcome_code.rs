@@ -13,7 +13,7 @@ use crate::hop::Hop;
 /// What the same request comes to if nobody changes anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Healing {
+pub enum RecoveryMode {
     /// It stays as it is until somebody changes the request, the class, the policy or Azure. The
     /// kubelet asks again all the same, so the message says it.
     Never,
@@ -23,13 +23,13 @@ pub enum Healing {
 
 /// One row of the table of outcome codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct OutcomeText {
+pub struct OutcomeCodeDetails {
     /// The stable name, in the form of an event reason.
     pub name: &'static str,
     /// The hop that is to blame.
     pub hop: Hop,
     /// Whether it heals without a change.
-    pub healing: Healing,
+    pub healing: RecoveryMode,
     /// What happened, in one sentence.
     pub meaning: &'static str,
     /// What to do next.
@@ -181,7 +181,7 @@ impl OutcomeCode {
     }
 
     /// Whether it heals without a change.
-    pub const fn healing(self) -> Healing {
+    pub const fn recovery_mode(self) -> RecoveryMode {
         self.text().healing
     }
 }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_says_what_happened_and_what_to_do() {
+    fn every_code_has_a_meaning_and_a_hint() {
         for code in OutcomeCode::ALL {
             let text = code.text();
             assert!(text.meaning.ends_with('.'), "{code}");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_stand_in_the_order_of_their_hops() {
+    fn codes_are_ordered_by_hop() {
         assert!(OutcomeCode::ALL.is_sorted_by_key(|code| code.hop()));
     }
 }

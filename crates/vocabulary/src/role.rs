@@ -34,7 +34,7 @@ impl RoleDefinitionId {
 
 /// A scope at which a component holds its role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum RoleScope {
     /// The resource group of the machines and disks: `spec.platform.azure.resourceGroup`.
     ManagedResourceGroup,
     /// The resource group of the network security group.

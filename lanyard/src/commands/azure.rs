@@ -1,11 +1,11 @@
 //! The local Azure: serving it, pointing clients at it, running a command inside it.
 
 pub(crate) mod env;
-mod exports;
-mod ledger;
+mod shell_exports;
+mod request_log_table;
 pub(crate) mod run;
 pub(crate) mod serve;
 mod session;
-mod world;
+mod start_azure;
 
-pub(crate) use exports::{Exports, TrustFiles};
+pub(crate) use shell_exports::{ShellExports, TrustFiles};

@@ -9,22 +9,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use lanyard_azure::TransportSettings;
-use lanyard_canary::{Canary, CanaryMetrics, CanaryParts, PodAnnotation, Telling};
+use lanyard_azure::AzureTransportSettings;
+use lanyard_canary::{IdentityCanary, CanaryMetrics, CanaryDependencies, PodAnnotation, FactsPublisher};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::{TokenTransport, TokenTransportOptions};
 use lanyard_kubernetes::{KubernetesApi, UserAgent};
 use lanyard_telemetry::{
-    BuildInfo, ListenAddress, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness, Remarks,
+    BuildInfo, ListenAddress, BoundListener, LivenessProbe, MetricsPage, ProcessMetrics, Readiness, ReadinessWarnings,
     health_routes, metrics_routes,
 };
 use lanyard_vocabulary::{ArmResourceId, Cloud, Component, causes};
 
 use super::go_duration::GoDuration;
-use super::{azure_way, cluster_access};
-use crate::exit::{CommandError, CommandResult, Exit};
-use crate::settings::Environment;
-use crate::signals::Signals;
+use super::{azure_transport, cluster_access};
+use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::settings::ProcessEnvironment;
+use crate::signals::TerminationSignals;
 
 /// Keep proving an identity, in the place of the component that has it
 ///
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     component: Component,
     #[command(flatten)]
-    place: PlaceArgs,
+    credential_source: CredentialFileArgs,
     /// The request that the role grants, such as
     /// `GET https://management.azure.com/subscriptions/ID?api-version=2021-04-01`; without it the
     /// proof ends with a token
@@ -55,18 +55,18 @@ pub(crate) struct Args {
     #[arg(long, default_value = "10m", value_name = "DURATION")]
     token_interval: GoDuration,
     #[command(flatten)]
-    probes: ProbeArgs,
+    probes: CanaryProbeArgs,
     /// Where metrics, /healthz and /readyz are served; 0 for nowhere
     #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
     metrics_addr: ListenAddress,
     #[command(flatten)]
-    pod: PodArgs,
+    pod: CanaryPodArgs,
 }
 
 /// How the credential file is found.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-struct PlaceArgs {
+struct CredentialFileArgs {
     /// The credential file
     #[arg(long, value_name = "PATH")]
     credential_file: Option<PathBuf>,
@@ -81,10 +81,10 @@ struct PlaceArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Probes")]
-struct ProbeArgs {
+struct CanaryProbeArgs {
     /// What to probe beyond the call; may be given twice
     #[arg(long, value_enum, value_name = "PROBE")]
-    probe: Vec<ProbeName>,
+    probe: Vec<CanaryProbeArg>,
     /// The virtual network (for `network`)
     #[arg(long, value_name = "ID")]
     vnet_id: Option<ArmResourceId>,
@@ -107,7 +107,7 @@ struct ProbeArgs {
 
 /// A probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ProbeName {
+enum CanaryProbeArg {
     /// Virtual network, security group and resource group are there, in one region.
     Network,
     /// The key encrypts.
@@ -116,7 +116,7 @@ enum ProbeName {
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Kubernetes")]
-struct PodArgs {
+struct CanaryPodArgs {
     /// The name of this pod
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pod_name: Option<String>,
@@ -132,46 +132,46 @@ struct PodArgs {
 }
 
 /// Proves until a supervisor asks for the end.
-pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
-    let settings = settings::resolve(&args)?;
-    let mut signals = Signals::listen()?;
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let settings = settings::resolve_settings(&args)?;
+    let mut signals = TerminationSignals::listen()?;
     let clock = SystemClock::shared();
     let metrics = CanaryMetrics::new(args.component, SharedClock::clone(&clock));
-    let listening = Listening::bind(args.metrics_addr)
+    let listening = BoundListener::bind(args.metrics_addr)
         .await
-        .map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
-    let parts = parts(&environment, &metrics, &clock)?;
-    let mut canary = Canary::new(settings, parts);
-    if let Some(annotation) = annotation(&args.pod, &environment, &clock).await? {
+        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))?;
+    let parts = canary_parts(&environment, &metrics, &clock)?;
+    let mut canary = IdentityCanary::new(settings, parts);
+    if let Some(annotation) = pod_annotation(&args.pod, &environment, &clock).await? {
         let teller = Arc::new(annotation);
-        canary = canary.telling(Telling::new(teller, SharedClock::clone(&clock), metrics.clone()));
+        canary = canary.with_publisher(FactsPublisher::new(teller, SharedClock::clone(&clock), metrics.clone()));
     }
-    let pages = serve(listening, &metrics, &clock);
+    let pages = serve_http(listening, &metrics, &clock);
     tokio::select! {
         () = canary.run() => {
-            Err(CommandError::unavailable("the canary ended by itself").hint("report this defect"))
+            Err(CommandError::unavailable("the canary ended by itself").with_hint("report this defect"))
         }
         served = pages => served,
-        end = signals.end() => {
+        end = signals.wait() => {
             tracing::info!(?end, "ending");
-            Ok(Exit::Good)
+            Ok(CommandExit::Success)
         }
     }
 }
 
-fn parts(
-    environment: &Environment,
+fn canary_parts(
+    environment: &ProcessEnvironment,
     metrics: &CanaryMetrics,
     clock: &SharedClock,
-) -> Result<CanaryParts, CommandError> {
+) -> Result<CanaryDependencies, CommandError> {
     let settings =
-        TransportSettings { retry: CanaryParts::RETRY, ..azure_way::settings(environment)? };
-    let transport = azure_way::transport(&settings, clock)?;
+        AzureTransportSettings { retry: CanaryDependencies::RETRY, ..azure_transport::transport_settings(environment)? };
+    let transport = azure_transport::build_transport(&settings, clock)?;
     let mut options = TokenTransportOptions::default();
     options.clock = SharedClock::clone(clock);
-    options.retry = Some(CanaryParts::token_retry());
-    options.client.transport = Some(transport.unpaced());
-    Ok(CanaryParts {
+    options.retry = Some(CanaryDependencies::token_retry());
+    options.client.transport = Some(transport.without_rate_limit());
+    Ok(CanaryDependencies {
         clock: SharedClock::clone(clock),
         token_transport: TokenTransport::new(options),
         transport,
@@ -180,15 +180,15 @@ fn parts(
 }
 
 /// The annotation of this pod, where it is known which pod this is and the API can be reached.
-async fn annotation(
-    pod: &PodArgs,
-    environment: &Environment,
+async fn pod_annotation(
+    pod: &CanaryPodArgs,
+    environment: &ProcessEnvironment,
     clock: &SharedClock,
 ) -> Result<Option<PodAnnotation>, CommandError> {
     if pod.no_annotation {
         return Ok(None);
     }
-    let access = cluster_access::access(pod.kubeconfig.as_deref(), environment)?;
+    let access = cluster_access::api_access(pod.kubeconfig.as_deref(), environment)?;
     let (Some(access), Some(name), Some(namespace)) = (access, &pod.pod_name, &pod.pod_namespace)
     else {
         let hint = "set POD_NAME and POD_NAMESPACE in a cluster, or give --no-annotation";
@@ -197,7 +197,7 @@ async fn annotation(
     };
     let agent = UserAgent::from_static(concat!("lanyard-canary/", env!("CARGO_PKG_VERSION")));
     let api = KubernetesApi::connect(&access, agent, SharedClock::clone(clock)).await;
-    let api = api.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
+    let api = api.map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))?;
     Ok(Some(PodAnnotation::new(api, namespace, name)))
 }
 
@@ -205,8 +205,8 @@ async fn annotation(
 ///
 /// Both probes of the kubelet are good as long as the process answers: a broken identity must
 /// neither restart the pod nor hide it.
-async fn serve(
-    listening: Option<Listening>,
+async fn serve_http(
+    listening: Option<BoundListener>,
     metrics: &CanaryMetrics,
     clock: &SharedClock,
 ) -> CommandResult {
@@ -217,13 +217,13 @@ async fn serve(
         BuildInfo { version: env!("CARGO_PKG_VERSION") }.register(registry);
     });
     let alive = || std::future::ready(Ok(()));
-    let liveness = Liveness::new(alive, LIVENESS_LIMIT, SharedClock::clone(clock));
-    let health = health_routes("/healthz", liveness, Readiness::default(), Remarks::default());
+    let liveness = LivenessProbe::new(alive, LIVENESS_TIMEOUT, SharedClock::clone(clock));
+    let health = health_routes("/healthz", liveness, Readiness::default(), ReadinessWarnings::default());
     let routes = health.merge(metrics_routes(page));
     tracing::info!(address = %listening.address(), "serving metrics and health");
     let served = listening.serve(routes, SharedClock::clone(clock), std::future::pending()).await;
-    let error = served.err().map(|error| causes(&error)).unwrap_or_default();
+    let error = served.err().map(|error| format_error_chain(&error)).unwrap_or_default();
     Err(CommandError::unavailable(format!("the pages could not go on: {error}")))
 }
 
-const LIVENESS_LIMIT: Duration = Duration::from_secs(5);
+const LIVENESS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -5,13 +5,13 @@ use std::path::Path;
 use lanyard_kubernetes::ApiAccess;
 
 use crate::exit::CommandError;
-use crate::settings::Environment;
+use crate::settings::ProcessEnvironment;
 
 /// The kubeconfig that was given, or what every pod finds in its environment; nothing outside of a
 /// cluster.
-pub(in crate::commands) fn access(
+pub(in crate::commands) fn api_access(
     kubeconfig: Option<&Path>,
-    environment: &Environment,
+    environment: &ProcessEnvironment,
 ) -> Result<Option<ApiAccess>, CommandError> {
     if let Some(path) = kubeconfig {
         return Ok(Some(ApiAccess::Kubeconfig(path.to_owned())));
@@ -19,9 +19,9 @@ pub(in crate::commands) fn access(
     let Some(host) = environment.kubernetes_host.clone() else { return Ok(None) };
     let port = environment.kubernetes_port.as_deref().unwrap_or("443").parse();
     let port = port.map_err(|error: std::num::ParseIntError| {
-        CommandError::invalid("KUBERNETES_SERVICE_PORT is no port")
-            .because(&error)
-            .hint("unset KUBERNETES_SERVICE_HOST, or give --kubeconfig")
+        CommandError::invalid_input("KUBERNETES_SERVICE_PORT is no port")
+            .with_cause(&error)
+            .with_hint("unset KUBERNETES_SERVICE_HOST, or give --kubeconfig")
     })?;
     let service_account = ApiAccess::SERVICE_ACCOUNT.into();
     Ok(Some(ApiAccess::InCluster { host, port, service_account }))

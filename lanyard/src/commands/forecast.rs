@@ -9,14 +9,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lanyard_api::HostedClusterIdentities;
 use lanyard_clock::SystemClock;
-use lanyard_desired::forecast::calendar::calendar;
-use lanyard_desired::forecast::{Entry, timeline};
+use lanyard_desired::forecast::calendar::render_icalendar;
+use lanyard_desired::forecast::{TimelineEntry, renewal_timeline};
 
-use super::kubectl::{KubectlArgs, NOTHING_FOUND, of_name};
-use super::reach::{ReachArgs, duration};
-use crate::exit::{CommandError, CommandResult, Exit};
+use super::kubectl::{KubectlArgs, NO_IDENTITIES_FOUND, filter_by_name};
+use super::rotation_timing::{RotationTimingArgs, parse_duration};
+use crate::exit::{CommandError, CommandResult, CommandExit};
 use crate::output;
-use crate::settings::Environment;
+use crate::settings::ProcessEnvironment;
 
 /// Say which credential ends when, and until when a renewal still helps
 ///
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME")]
     at: Option<Timestamp>,
     #[command(flatten)]
-    reach: ReachArgs,
+    rotation_timing: RotationTimingArgs,
     /// The form of the forecast
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: ForecastFormat,
@@ -76,38 +76,38 @@ enum ForecastFormat {
 }
 
 /// Prints the forecast.
-pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
-    let clusters = load(&args, &environment).await?;
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let clusters = load_identities(&args, &environment).await?;
     let now = args.at.unwrap_or_else(|| SystemClock::shared().now());
-    let entries = timeline(&clusters, &args.reach.policy(), now);
+    let entries = renewal_timeline(&clusters, &args.rotation_timing.forecast_policy(), now);
     if entries.is_empty() {
-        output::note(NOTHING_FOUND);
+        output::print_stderr(NO_IDENTITIES_FOUND);
     }
     match args.output {
         ForecastFormat::Table if entries.is_empty() => {}
-        ForecastFormat::Table => output::print(&table::render(&entries, now))?,
-        ForecastFormat::Json => output::print(&output::document(&entries, output::Format::Json))?,
-        ForecastFormat::Yaml => output::print(&output::document(&entries, output::Format::Yaml))?,
-        ForecastFormat::Ics => output::print(&calendar(&entries, now))?,
+        ForecastFormat::Table => output::print_stdout(&table::render(&entries, now))?,
+        ForecastFormat::Json => output::print_stdout(&output::serialize_document(&entries, output::CliOutputFormat::Json))?,
+        ForecastFormat::Yaml => output::print_stdout(&output::serialize_document(&entries, output::CliOutputFormat::Yaml))?,
+        ForecastFormat::Ics => output::print_stdout(&render_icalendar(&entries, now))?,
     }
-    Ok(exit(&entries, args.within, args.ignore_unknown))
+    Ok(forecast_exit(&entries, args.within, args.ignore_unknown))
 }
 
-async fn load(
+async fn load_identities(
     args: &Args,
-    environment: &Environment,
+    environment: &ProcessEnvironment,
 ) -> Result<Vec<HostedClusterIdentities>, CommandError> {
     let Some(path) = &args.input else {
         return args.kubectl.fetch_identities(environment, args.name.as_deref()).await;
     };
-    of_name(input::load(path)?, args.name.as_deref())
+    filter_by_name(input::load_file(path)?, args.name.as_deref())
 }
 
-fn exit(entries: &[Entry], within: Option<Duration>, ignore_unknown: bool) -> Exit {
+fn forecast_exit(entries: &[TimelineEntry], within: Option<Duration>, ignore_unknown: bool) -> CommandExit {
     let within = within.unwrap_or_default();
     let needs_somebody =
-        |entry: &Entry| entry.ends_within(within) || (entry.is_unknown() && !ignore_unknown);
+        |entry: &TimelineEntry| entry.ends_within(within) || (entry.is_unknown() && !ignore_unknown);
     // Where nothing was looked at, nothing is known to be well.
     let is_unknown = entries.is_empty() && !ignore_unknown;
-    if is_unknown || entries.iter().any(needs_somebody) { Exit::Failed } else { Exit::Good }
+    if is_unknown || entries.iter().any(needs_somebody) { CommandExit::Failed } else { CommandExit::Success }
 }

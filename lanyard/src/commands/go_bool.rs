@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn booleans_are_those_of_go() {
+    fn booleans_are_parsed_like_go_parse_bool() {
         for (text, expected) in [("t", Some(true)), ("False", Some(false)), ("yes", None)] {
             assert_eq!(text.parse::<GoBool>().ok().map(|it| it.0), expected, "{text}");
         }

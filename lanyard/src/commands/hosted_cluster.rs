@@ -5,10 +5,10 @@ use std::path::Path;
 
 use lanyard_api::HostedCluster;
 use lanyard_desired::{
-    ParseHostedClusterError, Problems, ValidatedHostedCluster, parse_hosted_cluster,
+    ParseHostedClusterError, ValidationProblems, ValidatedHostedCluster, parse_hosted_cluster,
 };
 
-use super::problem_text::{line, problem_lines};
+use super::problem_text::{problem_line, problem_lines};
 use crate::exit::CommandError;
 use crate::output;
 
@@ -26,29 +26,29 @@ pub(crate) fn load(file: Option<&Path>) -> Result<ValidatedHostedCluster, Comman
 pub(crate) fn load_with_wire(
     file: Option<&Path>,
 ) -> Result<(HostedCluster, ValidatedHostedCluster), CommandError> {
-    let (name, text) = read(file)?;
+    let (name, text) = read_input(file)?;
     match parse_hosted_cluster(&text) {
         Ok(parsed) => {
             for lint in &parsed.lints {
-                output::note(&line(lint));
+                output::print_stderr(&problem_line(lint));
             }
             Ok((parsed.wire, parsed.hosted_cluster))
         }
         Err(ParseHostedClusterError::Invalid(problems)) => {
-            Err(CommandError::invalid(listing(&name, &problems))
-                .hint("correct every field above; `lint` lines do not stop the work"))
+            Err(CommandError::invalid_input(problem_message(&name, &problems))
+                .with_hint("correct every field above; `lint` lines do not stop the work"))
         }
         Err(error) => {
-            let refused = CommandError::invalid(format!("{name} cannot be used")).because(&error);
+            let refused = CommandError::invalid_input(format!("{name} cannot be used")).with_cause(&error);
             Err(match error.hint() {
-                Some(hint) => refused.hint(hint),
+                Some(hint) => refused.with_hint(hint),
                 None => refused,
             })
         }
     }
 }
 
-fn read(file: Option<&Path>) -> Result<(String, String), CommandError> {
+fn read_input(file: Option<&Path>) -> Result<(String, String), CommandError> {
     let Some(path) = file else {
         return Ok(("the built-in example".to_owned(), EXAMPLE.to_owned()));
     };
@@ -60,14 +60,14 @@ fn read(file: Option<&Path>) -> Result<(String, String), CommandError> {
         (path.display().to_string(), std::fs::read_to_string(path))
     };
     let text = text.map_err(|error| {
-        CommandError::invalid(format!("{name} cannot be read"))
-            .because(&error)
-            .hint("give a file with a HostedCluster, or leave -f out for the example")
+        CommandError::invalid_input(format!("{name} cannot be read"))
+            .with_cause(&error)
+            .with_hint("give a file with a HostedCluster, or leave -f out for the example")
     })?;
     Ok((name, text))
 }
 
-fn listing(name: &str, problems: &Problems) -> String {
+fn problem_message(name: &str, problems: &ValidationProblems) -> String {
     format!("{name} is not a HostedCluster that can be used\n\n{}", problem_lines(problems))
 }
 
@@ -76,12 +76,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_without_quotes_is_told_by_the_command_as_by_the_api_server() {
+    fn unquoted_text_is_reported_as_by_the_api_server() {
         let quoted =
             EXAMPLE.replace("keyVersion: 4f9d2c7b1e8a46f0b35d9c6e7a1f2084", "keyVersion: 7");
         assert_ne!(quoted, EXAMPLE);
         let parsed = parse_hosted_cluster(&quoted).unwrap();
-        let lints: Vec<_> = parsed.lints.iter().map(line).collect();
+        let lints: Vec<_> = parsed.lints.iter().map(problem_line).collect();
         assert!(lints.iter().any(|it| it.contains("`7` has no quotes")), "{lints:?}");
         let mut file = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut file, quoted.as_bytes()).unwrap();

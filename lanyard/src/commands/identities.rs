@@ -6,13 +6,13 @@ use std::borrow::Cow;
 
 use lanyard_api::HostedClusterIdentities;
 use lanyard_api::hosted_cluster_identities::IdentityStatus;
-use lanyard_desired::status::VALID_IDENTITIES;
+use lanyard_desired::status::VALID_AZURE_IDENTITIES;
 use serde::Serialize;
 
-use super::kubectl::{KubectlArgs, NOTHING_FOUND};
-use crate::exit::{CommandResult, Exit};
-use crate::output::{self, Format};
-use crate::settings::Environment;
+use super::kubectl::{KubectlArgs, NO_IDENTITIES_FOUND};
+use crate::exit::{CommandResult, CommandExit};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
 
 /// Show how every identity of every hosted cluster is
 ///
@@ -30,13 +30,13 @@ pub(crate) struct Args {
     kubectl: KubectlArgs,
     /// The form of the output
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: Format,
+    output: CliOutputFormat,
 }
 
 /// One identity of one hosted cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row<'a> {
+struct IdentityRow<'a> {
     namespace: &'a str,
     hosted_cluster: &'a str,
     #[serde(flatten)]
@@ -44,31 +44,31 @@ struct Row<'a> {
 }
 
 /// Prints every identity.
-pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let found = args.kubectl.fetch_identities(&environment, args.name.as_deref()).await?;
-    let rows = rows(&found);
+    let rows = identity_rows(&found);
     if rows.is_empty() {
-        output::note(NOTHING_FOUND);
+        output::print_stderr(NO_IDENTITIES_FOUND);
     }
-    output::print(&match args.output {
-        Format::Table if rows.is_empty() => return Ok(Exit::Failed),
-        Format::Table => table::render(&rows),
-        format => output::document(&rows, format),
+    output::print_stdout(&match args.output {
+        CliOutputFormat::Table if rows.is_empty() => return Ok(CommandExit::Failed),
+        CliOutputFormat::Table => table::render(&rows),
+        format => output::serialize_document(&rows, format),
     })?;
     // Where nothing was looked at, nothing is known to be well.
     let is_good = !rows.is_empty() && rows.iter().all(|row| row.identity.ready == "True");
-    Ok(if is_good { Exit::Good } else { Exit::Failed })
+    Ok(if is_good { CommandExit::Success } else { CommandExit::Failed })
 }
 
-fn rows(found: &[HostedClusterIdentities]) -> Vec<Row<'_>> {
-    found.iter().flat_map(rows_of).collect()
+fn identity_rows(found: &[HostedClusterIdentities]) -> Vec<IdentityRow<'_>> {
+    found.iter().flat_map(cluster_rows).collect()
 }
 
-fn rows_of(found: &HostedClusterIdentities) -> impl Iterator<Item = Row<'_>> {
+fn cluster_rows(found: &HostedClusterIdentities) -> impl Iterator<Item = IdentityRow<'_>> {
     let HostedClusterIdentities { metadata, status, .. } = found;
     let told = status.as_ref().map(|status| status.identities.as_slice()).unwrap_or_default();
-    let nobody = told.is_empty().then(|| Cow::Owned(unknown(found)));
-    told.iter().map(Cow::Borrowed).chain(nobody).map(|identity| Row {
+    let nobody = told.is_empty().then(|| Cow::Owned(unreported_status(found)));
+    told.iter().map(Cow::Borrowed).chain(nobody).map(|identity| IdentityRow {
         namespace: metadata.namespace.as_deref().unwrap_or_default(),
         hosted_cluster: metadata.name.as_deref().unwrap_or_default(),
         identity,
@@ -77,9 +77,9 @@ fn rows_of(found: &HostedClusterIdentities) -> impl Iterator<Item = Row<'_>> {
 
 /// What is said about all identities of a cluster of which none is told: that it cannot be used, or
 /// that no operator came to it.
-fn unknown(found: &HostedClusterIdentities) -> IdentityStatus {
+fn unreported_status(found: &HostedClusterIdentities) -> IdentityStatus {
     let conditions = found.status.iter().flat_map(|status| &status.conditions);
-    let told = conditions.into_iter().find(|it| it.type_ == VALID_IDENTITIES);
+    let told = conditions.into_iter().find(|it| it.type_ == VALID_AZURE_IDENTITIES);
     let (ready, reason, message) = match told {
         Some(told) => (told.status.clone(), told.reason.clone(), told.message.clone()),
         None => (
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    fn told(status: serde_json::Value) -> Vec<(String, String, String)> {
+    fn reported_identities(status: serde_json::Value) -> Vec<(String, String, String)> {
         let found = json!({
             "apiVersion": HostedClusterIdentities::API_VERSION,
             "kind": HostedClusterIdentities::KIND,
@@ -113,26 +113,26 @@ mod tests {
             "status": status,
         });
         let found: HostedClusterIdentities = serde_json::from_value(found).unwrap();
-        let rows = rows_of(&found).map(|row| row.identity.into_owned());
+        let rows = cluster_rows(&found).map(|row| row.identity.into_owned());
         rows.map(|it| (it.component, it.ready, it.reason)).collect()
     }
 
-    fn row(component: &str, ready: &str, reason: &str) -> (String, String, String) {
+    fn reported_identity(component: &str, ready: &str, reason: &str) -> (String, String, String) {
         (component.to_owned(), ready.to_owned(), reason.to_owned())
     }
 
     #[test]
-    fn a_cluster_of_which_no_identity_is_told_is_not_left_out() {
-        let nobody = [row("*", "Unknown", "NotReported")];
-        assert_eq!(told(serde_json::Value::Null), nobody);
-        assert_eq!(told(json!({"identities": []})), nobody);
+    fn cluster_without_reported_identities_has_a_row() {
+        let nobody = [reported_identity("*", "Unknown", "NotReported")];
+        assert_eq!(reported_identities(serde_json::Value::Null), nobody);
+        assert_eq!(reported_identities(json!({"identities": []})), nobody);
         let invalid = json!({"conditions": [{
             "type": "ValidAzureIdentities", "status": "False", "reason": "InvalidHostedCluster",
             "message": "spec.infraID: Required value", "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]});
-        assert_eq!(told(invalid), [row("*", "False", "InvalidHostedCluster")]);
+        assert_eq!(reported_identities(invalid), [reported_identity("*", "False", "InvalidHostedCluster")]);
         let one = json!({"identities": [{"component": "disk", "ready": "True", "reason": "AsExpected",
             "secretProviderClass": "managed-azure-disk-csi"}]});
-        assert_eq!(told(one), [row("disk", "True", "AsExpected")]);
+        assert_eq!(reported_identities(one), [reported_identity("disk", "True", "AsExpected")]);
     }
 }

@@ -3,14 +3,14 @@
 mod flags;
 mod go_arguments;
 #[cfg(test)]
-mod rendered;
+mod rendered_container_tests;
 mod run;
 mod settings;
 
 use self::flags::KmsArgs;
-pub(crate) use self::go_arguments::go_arguments;
+pub(crate) use self::go_arguments::normalize_single_dash_flags;
 use crate::exit::CommandResult;
-use crate::settings::Environment;
+use crate::settings::ProcessEnvironment;
 
 /// Encrypt the secrets of an API server with a key in a vault
 ///
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 impl Args {
     /// What is logged unless the person asks for more.
     pub(crate) const fn default_log_filter(&self) -> &'static str {
-        self.run.logs.filter()
+        self.run.logs.log_filter()
     }
 
     /// Whether each line of the log is a JSON object.
@@ -37,6 +37,6 @@ impl Args {
 }
 
 /// Runs the plugin.
-pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     run::run(*args.run, environment).await
 }

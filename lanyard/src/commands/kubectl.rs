@@ -6,11 +6,11 @@ use kube::Api;
 use kube::api::ListParams;
 use lanyard_api::HostedClusterIdentities;
 use lanyard_clock::SystemClock;
-use lanyard_kubernetes::{ApiAccess, ApiError, KubernetesApi, Patience, PersonalAccess, UserAgent};
+use lanyard_kubernetes::{ApiAccess, ApiError, KubernetesApi, ApiRetryPolicy, KubectlAccess, UserAgent};
 
 use super::cluster_access;
 use crate::exit::CommandError;
-use crate::settings::Environment;
+use crate::settings::ProcessEnvironment;
 
 /// Which API server, and which namespaces of it.
 #[derive(Debug, Clone, clap::Args)]
@@ -36,7 +36,7 @@ impl KubectlArgs {
     /// sorted by namespace and name.
     pub(crate) async fn fetch_identities(
         &self,
-        environment: &Environment,
+        environment: &ProcessEnvironment,
         name: Option<&str>,
     ) -> Result<Vec<HostedClusterIdentities>, CommandError> {
         let (api, namespace) = self.connect(environment).await?;
@@ -46,9 +46,9 @@ impl KubectlArgs {
             Some(chosen) => Api::namespaced(client, chosen),
             None => Api::namespaced(client, &namespace),
         };
-        let mut everything = list(&api, &identities).await.map_err(|error| explain(&error))?;
-        everything = of_name(everything, name)?;
-        everything.sort_by(|one, other| place(one).cmp(&place(other)));
+        let mut everything = list_identities(&api, &identities).await.map_err(|error| list_error(&error))?;
+        everything = filter_by_name(everything, name)?;
+        everything.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
         Ok(everything)
     }
 
@@ -56,16 +56,16 @@ impl KubectlArgs {
     /// the same.
     async fn connect(
         &self,
-        environment: &Environment,
+        environment: &ProcessEnvironment,
     ) -> Result<(KubernetesApi, String), CommandError> {
         let agent = UserAgent::from_static(concat!("lanyard/", env!("CARGO_PKG_VERSION")));
         let clock = SystemClock::shared();
-        let files = self.files(environment);
+        let files = self.kubeconfig_files(environment);
         let is_told = self.kubeconfig.is_some() || self.context.is_some();
         let in_pod = if is_told || files.iter().any(|file| file.exists()) {
             None
         } else {
-            cluster_access::access(None, environment)?
+            cluster_access::api_access(None, environment)?
         };
         let connected = if let Some(access) = in_pod {
             let namespace = Path::new(ApiAccess::SERVICE_ACCOUNT).join("namespace");
@@ -74,55 +74,55 @@ impl KubectlArgs {
             let api = KubernetesApi::connect(&access, agent, clock).await;
             api.map(|api| (api, namespace.trim().to_owned()))
         } else {
-            let access = PersonalAccess { files, context: self.context.clone() };
-            KubernetesApi::connect_as_person(&access, agent, clock).await
+            let access = KubectlAccess { files, context: self.context.clone() };
+            KubernetesApi::connect_as_kubectl(&access, agent, clock).await
         };
         connected.map_err(|error| {
             CommandError::unavailable("there is no way to the Kubernetes API")
-                .because(&error)
-                .hint(error.hint())
+                .with_cause(&error)
+                .with_hint(error.hint())
         })
     }
 
-    fn files(&self, environment: &Environment) -> Vec<PathBuf> {
+    fn kubeconfig_files(&self, environment: &ProcessEnvironment) -> Vec<PathBuf> {
         self.kubeconfig.clone().map_or_else(|| environment.kubeconfigs.clone(), |file| vec![file])
     }
 }
 
 /// What is said where nothing was looked at.
-pub(super) const NOTHING_FOUND: &str = "no identities found: no HostedCluster here (-A looks in all namespaces), or no operator that reports";
+pub(super) const NO_IDENTITIES_FOUND: &str = "no identities found: no HostedCluster here (-A looks in all namespaces), or no operator that reports";
 
 /// The one of that name in each namespace, or all where none is given. A name that nobody has is a slip,
 /// and must not pass for a cluster that is well.
-pub(crate) fn of_name(
+pub(crate) fn filter_by_name(
     mut found: Vec<HostedClusterIdentities>,
     name: Option<&str>,
 ) -> Result<Vec<HostedClusterIdentities>, CommandError> {
     let Some(name) = name else { return Ok(found) };
     found.retain(|it| it.metadata.name.as_deref() == Some(name));
     if found.is_empty() {
-        return Err(CommandError::invalid(format!(
+        return Err(CommandError::invalid_input(format!(
             "there are no HostedClusterIdentities `{name}` here"
         ))
-        .hint("leave the name out to see all, and give the namespace with -n, or -A for all"));
+        .with_hint("leave the name out to see all, and give the namespace with -n, or -A for all"));
     }
     Ok(found)
 }
 
-fn place(it: &HostedClusterIdentities) -> (Option<&str>, Option<&str>) {
+fn sort_key(it: &HostedClusterIdentities) -> (Option<&str>, Option<&str>) {
     (it.metadata.namespace.as_deref(), it.metadata.name.as_deref())
 }
 
 /// A page at a time: a fleet has thousands.
-async fn list(
+async fn list_identities(
     api: &KubernetesApi,
     identities: &Api<HostedClusterIdentities>,
 ) -> Result<Vec<HostedClusterIdentities>, ApiError> {
     let mut everything = Vec::new();
-    let mut parameters = ListParams::default().limit(PAGE);
+    let mut parameters = ListParams::default().limit(PAGE_SIZE);
     loop {
         let read = || identities.list(&parameters);
-        let page = api.call(Patience::USUAL, "list HostedClusterIdentities", read).await?;
+        let page = api.call(ApiRetryPolicy::STANDARD, "list HostedClusterIdentities", read).await?;
         everything.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters.continue_token = Some(token),
@@ -131,12 +131,12 @@ async fn list(
     }
 }
 
-fn explain(error: &ApiError) -> CommandError {
+fn list_error(error: &ApiError) -> CommandError {
     let hint = match error {
         ApiError::NotServed { .. } => "install the chart lanyard-operator, which defines the kind",
         error => error.hint(),
     };
-    CommandError::unavailable("the identities cannot be read").because(error).hint(hint)
+    CommandError::unavailable("the identities cannot be read").with_cause(error).with_hint(hint)
 }
 
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;

@@ -1,16 +1,16 @@
 //! `lanyard node`: the node plugin, and what belongs to it.
 
-mod azure;
-mod beside;
-mod claim;
-mod counted_client;
-mod endpoint;
+mod azure_provider;
+mod supervised_tasks;
+mod volume_writer_lock;
+mod vault_request_counter;
+mod csi_endpoint;
 mod flags;
 mod kubernetes;
 #[cfg(feature = "crash-points")]
-mod later;
+mod offset_clock;
 mod policy;
-mod quantity;
+mod memory_quantity;
 mod run;
 mod settings;
 #[cfg(test)]
@@ -19,7 +19,7 @@ mod tests;
 use self::flags::NodeArgs;
 use self::policy::PolicyCommand;
 use crate::exit::CommandResult;
-use crate::settings::Environment;
+use crate::settings::ProcessEnvironment;
 
 /// Mount Key Vault content into the pods of this node
 ///
@@ -49,7 +49,7 @@ impl Args {
     /// What is logged unless the person asks for more.
     pub(crate) const fn default_log_filter(&self) -> &'static str {
         match self.command {
-            None => self.run.logs.filter(),
+            None => self.run.logs.log_filter(),
             Some(NodeCommand::Policy { .. }) => "error",
         }
     }
@@ -61,7 +61,7 @@ impl Args {
 }
 
 /// Runs the node plugin, or what belongs to it.
-pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     match args.command {
         None => run::run(*args.run, environment).await,
         Some(NodeCommand::Policy { command }) => policy::run(&command),

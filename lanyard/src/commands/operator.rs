@@ -8,7 +8,7 @@ mod tests;
 
 use self::flags::OperatorArgs;
 use crate::exit::CommandResult;
-use crate::settings::Environment;
+use crate::settings::ProcessEnvironment;
 
 /// Bring the identities of hosted clusters to their components, and tell how each of them is
 ///
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 impl Args {
     /// What is logged unless the person asks for more.
     pub(crate) const fn default_log_filter(&self) -> &'static str {
-        self.run.logs.filter()
+        self.run.logs.log_filter()
     }
 
     /// Whether each line of the log is a JSON object.
@@ -35,6 +35,6 @@ impl Args {
 }
 
 /// Runs the operator.
-pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     run::run(*args.run, environment).await
 }

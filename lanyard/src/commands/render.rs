@@ -5,18 +5,18 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use lanyard_api::HostedCluster;
-use lanyard_desired::objects::{Mode, Owner, VolumeRefresh};
+use lanyard_desired::objects::{OperatorMode, ControlPlaneOwner, VolumeRefresh};
 use lanyard_desired::{
-    Inputs, Names, RenderedFile, WorkloadTemplates, desired, desired_objects, render,
-    render_patches,
+    DesiredObjectInputs, RenderContext, RenderedFile, WorkloadTemplates, desired_state, desired_objects, render,
+    render_deployment_patches,
 };
-use lanyard_vocabulary::ClientId;
+use lanyard_vocabulary::EntraClientId;
 
 use super::go_bool::GoBool;
 use super::hosted_cluster;
-use super::problem_text::line;
+use super::problem_text::problem_line;
 use super::workloads::WorkloadArgs;
-use crate::exit::{CommandError, CommandResult, Exit};
+use crate::exit::{CommandError, CommandResult, CommandExit};
 use crate::output;
 
 /// Print the objects that a HostedCluster asks for
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     output_dir: Option<PathBuf>,
     /// The managed identity of the management cluster's nodes that reads the vault
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
-    vault_reader: Option<ClientId>,
+    vault_reader: Option<EntraClientId>,
     #[command(flatten)]
     workloads: WorkloadArgs,
     /// Whether mounted volumes follow the vault, as for `lanyard operator`
@@ -57,52 +57,52 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> CommandResult {
     let (wire, cluster) = hosted_cluster::load_with_wire(args.file.as_deref())?;
     if args.vault_reader.is_none() {
-        output::note(
+        output::print_stderr(
             "lint: no --vault-reader: the classes name no identity, so the node's own is used",
         );
     }
-    let is_private = cluster.encryption.as_ref().is_some_and(|it| it.private_access);
+    let is_private = cluster.encryption.as_ref().is_some_and(|it| it.is_private_access);
     if is_private && args.private_router.is_none() && !args.patches {
-        output::note(
+        output::print_stderr(
             "lint: no --private-router: the way to the key's private vault and the canary's call \
              are left out",
         );
     }
     let files = if args.patches {
-        let names = Names { vault_reader: args.vault_reader, ..Names::default() };
-        render_patches(&desired(&cluster, &names))
+        let names = RenderContext { vault_reader: args.vault_reader, ..RenderContext::default() };
+        render_deployment_patches(&desired_state(&cluster, &names))
     } else {
-        let templates = args.workloads.load()?;
+        let templates = args.workloads.load_templates()?;
         for lint in &templates.lint_vault_reader(args.vault_reader) {
-            output::note(&line(lint));
+            output::print_stderr(&problem_line(lint));
         }
-        render(&desired_objects(&cluster, &inputs(args, &wire, &templates)))
+        render_objects(&desired_objects(&cluster, &render_inputs(args, &wire, &templates)))
     };
     let files = files.map_err(|error| {
-        CommandError::invalid("an object cannot be written as YAML").because(&error)
+        CommandError::invalid_input("an object cannot be written as YAML").with_cause(&error)
     })?;
     match &args.output_dir {
         None => {
             let documents: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
-            output::print(&documents.join("---\n"))?;
+            output::print_stdout(&documents.join("---\n"))?;
         }
         Some(directory) => {
-            write(directory, &files)?;
-            output::note(&format!("{} files in {}", files.len(), directory.display()));
+            write_files(directory, &files)?;
+            output::print_stderr(&format!("{} files in {}", files.len(), directory.display()));
         }
     }
-    Ok(Exit::Good)
+    Ok(CommandExit::Success)
 }
 
-fn inputs<'a>(
+fn render_inputs<'a>(
     args: &Args,
     wire: &'a HostedCluster,
     templates: &'a WorkloadTemplates,
-) -> Inputs<'a> {
-    Inputs {
+) -> DesiredObjectInputs<'a> {
+    DesiredObjectInputs {
         wire,
-        mode: Mode::All,
-        owner: args.owner_uid.clone().map_or(Owner::Blank, Owner::Known),
+        mode: OperatorMode::All,
+        owner: args.owner_uid.clone().map_or(ControlPlaneOwner::WithoutUid, ControlPlaneOwner::Known),
         vault_reader: args.vault_reader,
         templates,
         refresh: if args.rotation.0 { VolumeRefresh::Polled } else { VolumeRefresh::AtMount },
@@ -110,13 +110,13 @@ fn inputs<'a>(
     }
 }
 
-fn write(directory: &Path, files: &[RenderedFile]) -> Result<(), CommandError> {
+fn write_files(directory: &Path, files: &[RenderedFile]) -> Result<(), CommandError> {
     let written = fs::create_dir_all(directory).and_then(|()| {
         files.iter().try_for_each(|file| fs::write(directory.join(&file.name), &file.text))
     });
     written.map_err(|error| {
         CommandError::unavailable(format!("cannot write into {}", directory.display()))
-            .because(&error)
-            .hint("choose another directory with --output-dir")
+            .with_cause(&error)
+            .with_hint("choose another directory with --output-dir")
     })
 }

@@ -6,15 +6,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
-use lanyard_up::{Break, Options, Road, RoadError};
-use lanyard_vocabulary::ClientId;
+use lanyard_up::{ComponentFault, Options, ScenarioRun, ScenarioRunError};
+use lanyard_vocabulary::EntraClientId;
 
-use super::azure::{Exports, TrustFiles};
+use super::azure::{ShellExports, TrustFiles};
 use super::hosted_cluster;
-use crate::exit::{CommandError, CommandResult, Exit};
-use crate::output::{self, Format};
-use crate::settings::Environment;
-use crate::signals::Signals;
+use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+use crate::signals::TerminationSignals;
 
 /// Run the identity flow on this machine, on a local Azure
 ///
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Break one hop: FAULT is encoding, missing-secret, vault-role, expired, key-mismatch,
     /// unknown-application, audience or arm-role; COMPONENT is cloudProvider unless given
     #[arg(long = "break", value_name = "FAULT[:COMPONENT]")]
-    broken: Option<Break>,
+    fault: Option<ComponentFault>,
     /// The address of the local Azure; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
@@ -45,109 +45,109 @@ pub(crate) struct Args {
     directory: Option<PathBuf>,
     /// The managed identity that reads the vault [default: one of the local Azure]
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
-    vault_reader: Option<ClientId>,
+    vault_reader: Option<EntraClientId>,
     /// The form of the report
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: Format,
+    output: CliOutputFormat,
 }
 
 /// Runs the components, and stays up unless told otherwise.
-pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let cluster = hosted_cluster::load(args.file.as_deref())?;
     let options = Options {
         cluster,
-        broken: args.broken,
+        fault: args.fault,
         listen: args.listen,
         directory: args.directory.clone(),
         vault_reader: args.vault_reader,
     };
-    let mut signals = Signals::listen()?;
+    let mut signals = TerminationSignals::listen()?;
     let opened = tokio::select! {
-        opened = Road::open(options, SystemClock::shared()) => opened,
-        _ = signals.end() => return Ok(Exit::Failed),
+        opened = ScenarioRun::start(options, SystemClock::shared()) => opened,
+        _ = signals.wait() => return Ok(CommandExit::Failed),
     };
-    let mut road = opened.map_err(explain)?;
+    let mut road = opened.map_err(setup_error)?;
     // Unmounts whatever happens: a mount outlives the process.
     let walked = tokio::select! {
-        () = walk(&mut road, args.rotate) => true,
-        _ = signals.end() => false,
+        () = run_components(&mut road, args.rotate) => true,
+        _ = signals.wait() => false,
     };
     let result = if walked {
-        report(&args, &environment, &mut road, &mut signals).await
+        print_report(&args, &environment, &mut road, &mut signals).await
     } else {
-        Ok(Exit::Failed)
+        Ok(CommandExit::Failed)
     };
     let closed = Box::pin(road.close()).await.map_err(|error| {
-        CommandError::unavailable("something was left behind").because(&error).hint(error.hint())
+        CommandError::unavailable("something was left behind").with_cause(&error).with_hint(error.hint())
     });
     match (result, closed) {
         (Err(error), Err(left)) => {
-            output::note(&left.to_string());
+            output::print_stderr(&left.to_string());
             Err(error)
         }
         (result, closed) => result.and_then(|exit| closed.map(|()| exit)),
     }
 }
 
-async fn walk(road: &mut Road, rotate: bool) {
-    road.walk().await;
+async fn run_components(road: &mut ScenarioRun, rotate: bool) {
+    road.run_hops().await;
     if rotate {
-        road.rotate().await;
+        road.rotate_certificates().await;
     }
 }
 
-async fn report(
+async fn print_report(
     args: &Args,
-    environment: &Environment,
-    road: &mut Road,
-    signals: &mut Signals,
+    environment: &ProcessEnvironment,
+    road: &mut ScenarioRun,
+    signals: &mut TerminationSignals,
 ) -> CommandResult {
     let report = road.report();
-    output::print(&match args.output {
-        Format::Table => table::render(&report, output::to_terminal() && !environment.no_color),
-        format => output::document(&report, format),
+    output::print_stdout(&match args.output {
+        CliOutputFormat::Table => table::render_report(&report, output::stdout_is_terminal() && !environment.no_color),
+        format => output::serialize_document(&report, format),
     })?;
-    if args.output != Format::Table {
+    if args.output != CliOutputFormat::Table {
         // The document has no room for it.
         for rotated in &report.rotation {
             if let Some(failure) = &rotated.failure {
-                output::note(table::rotation_failure(rotated.name, failure).trim_end());
+                output::print_stderr(table::rotation_failure_text(rotated.name, failure).trim_end());
             }
         }
     }
-    if let Some(readers) = road.readers() {
-        output::note(&table::readers(readers));
+    if let Some(readers) = road.reader_counts() {
+        output::print_stderr(&table::reader_summary(readers));
     }
     if !args.once {
-        stay_up(road, environment, signals).await?;
+        serve_until_signal(road, environment, signals).await?;
     }
-    Ok(if report.ok { Exit::Good } else { Exit::Failed })
+    Ok(if report.ok { CommandExit::Success } else { CommandExit::Failed })
 }
 
-async fn stay_up(
-    road: &mut Road,
-    environment: &Environment,
-    signals: &mut Signals,
+async fn serve_until_signal(
+    road: &mut ScenarioRun,
+    environment: &ProcessEnvironment,
+    signals: &mut TerminationSignals,
 ) -> Result<(), CommandError> {
     let files = TrustFiles::write(road.private_directory(), road.ca_pem(), environment)?;
-    output::note(&format!(
+    output::print_stderr(&format!(
         "\nThe local Azure and the volumes in {} stay up until Ctrl-C. In another shell:\n\n{}",
-        road.directory().display(),
-        Exports::new(road.address(), &files).shell(),
+        road.volumes_directory().display(),
+        ShellExports::new(road.address(), &files).to_shell(),
     ));
     tokio::select! {
-        _ = signals.end() => {}
-        () = road.keep_fresh() => {}
+        _ = signals.wait() => {}
+        () = road.refresh_until_dropped() => {}
     }
     Ok(())
 }
 
-fn explain(error: RoadError) -> CommandError {
+fn setup_error(error: ScenarioRunError) -> CommandError {
     let message = "the local Azure and the volumes could not be set up";
     let refused = if error.is_invalid_input() {
-        CommandError::invalid(message)
+        CommandError::invalid_input(message)
     } else {
         CommandError::unavailable(message)
     };
-    refused.because(&error).hint(error.hint())
+    refused.with_cause(&error).with_hint(error.hint())
 }

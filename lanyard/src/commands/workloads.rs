@@ -45,38 +45,38 @@ impl FromStr for CanaryCall {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (component, call) = text.split_once('=').ok_or("give COMPONENT=CALL")?;
-        let component: Component = component.parse().map_err(told)?;
+        let component: Component = component.parse().map_err(error_text)?;
         Ok(Self { component, call: call.to_owned() })
     }
 }
 
-fn told(error: impl std::error::Error) -> String {
+fn error_text(error: impl std::error::Error) -> String {
     error.to_string()
 }
 
 impl WorkloadArgs {
     /// The templates of the file, with the flags in the place of its fields.
-    pub(crate) fn load(&self) -> Result<WorkloadTemplates, CommandError> {
+    pub(crate) fn load_templates(&self) -> Result<WorkloadTemplates, CommandError> {
         let (name, text) = match &self.templates {
             None => ("the flags of canaries".to_owned(), String::new()),
             Some(path) => {
                 let text = std::fs::read_to_string(path).map_err(|error| {
-                    CommandError::invalid(format!("--templates: {} cannot be read", path.display()))
-                        .because(&error)
-                        .hint("give a file with --templates, or leave it out for canaries")
+                    CommandError::invalid_input(format!("--templates: {} cannot be read", path.display()))
+                        .with_cause(&error)
+                        .with_hint("give a file with --templates, or leave it out for canaries")
                 })?;
                 (format!("the templates in {}", path.display()), text)
             }
         };
-        WorkloadTemplates::parse_over(&text, self.canary()).map_err(|problems| {
+        WorkloadTemplates::parse_with_canary_overrides(&text, self.canary_overrides()).map_err(|problems| {
             let lines = problem_lines(&problems);
-            CommandError::invalid(format!("{name} cannot be used\n\n{lines}"))
-                .hint("correct every field above; flags of canaries stand for fields of `canary`")
+            CommandError::invalid_input(format!("{name} cannot be used\n\n{lines}"))
+                .with_hint("correct every field above; flags of canaries stand for fields of `canary`")
         })
     }
 
     /// The flags as the fields that they stand for.
-    fn canary(&self) -> Map<String, Value> {
+    fn canary_overrides(&self) -> Map<String, Value> {
         let calls: Map<_, _> = self
             .canary_call
             .iter()

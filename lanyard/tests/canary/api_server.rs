@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 
 /// What was asked of the server, and what stands there.
 #[derive(Debug, Default)]
-struct Pod {
+struct FakePodState {
     annotations: serde_json::Map<String, Value>,
-    asked: Vec<String>,
+    requests: Vec<String>,
 }
 
 /// The server. Its thread ends with the process.
-pub(crate) struct ApiServer {
-    pod: Arc<Mutex<Pod>>,
+pub(crate) struct FakePodApiServer {
+    pod: Arc<Mutex<FakePodState>>,
     pub(crate) kubeconfig: PathBuf,
 }
 
-impl ApiServer {
+impl FakePodApiServer {
     pub(crate) fn start(scratch: &Path) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let kubeconfig = scratch.join("kubeconfig");
@@ -34,32 +34,32 @@ impl ApiServer {
             "users": [{"name": "one", "user": {}}],
         });
         std::fs::write(&kubeconfig, content.to_string()).unwrap();
-        let pod = Arc::new(Mutex::new(Pod::default()));
+        let pod = Arc::new(Mutex::new(FakePodState::default()));
         let served = Arc::clone(&pod);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let served = Arc::clone(&served);
-                std::thread::spawn(move || serve(&stream.unwrap(), &served));
+                std::thread::spawn(move || serve_connection(&stream.unwrap(), &served));
             }
         });
         Self { pod, kubeconfig }
     }
 
     /// The facts that stand in the annotation.
-    pub(crate) fn facts(&self) -> Option<Value> {
+    pub(crate) fn read_facts(&self) -> Option<Value> {
         let pod = self.pod.lock();
         let text = pod.annotations.get("lanyard.dev/canary-facts")?.as_str()?.to_owned();
         serde_json::from_str(&text).unwrap()
     }
 
     /// The verbs and paths that were asked, in order.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.pod.lock().asked.clone()
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.pod.lock().requests.clone()
     }
 }
 
 /// Answers the requests of one connection, one after another.
-fn serve(stream: &TcpStream, pod: &Mutex<Pod>) {
+fn serve_connection(stream: &TcpStream, pod: &Mutex<FakePodState>) {
     let mut reader = BufReader::new(stream);
     loop {
         let (mut first, mut length) = (String::new(), 0);
@@ -79,7 +79,7 @@ fn serve(stream: &TcpStream, pod: &Mutex<Pod>) {
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
-        let answer = answer(&first, &body, pod).to_string();
+        let answer = handle_request(&first, &body, pod).to_string();
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
         let reply = format!("{head} {}\r\n\r\n{answer}", answer.len());
         let mut writer = stream;
@@ -89,12 +89,12 @@ fn serve(stream: &TcpStream, pod: &Mutex<Pod>) {
     }
 }
 
-fn answer(first: &str, body: &[u8], pod: &Mutex<Pod>) -> Value {
+fn handle_request(first: &str, body: &[u8], pod: &Mutex<FakePodState>) -> Value {
     let mut words = first.split_whitespace();
     let (method, target) = (words.next().unwrap(), words.next().unwrap());
     let path = target.split('?').next().unwrap();
     let mut pod = pod.lock();
-    pod.asked.push(format!("{method} {path}"));
+    pod.requests.push(format!("{method} {path}"));
     if method == "PATCH" {
         let patch: Value = serde_json::from_slice(body).unwrap();
         let wanted = patch["metadata"]["annotations"].as_object().unwrap().clone();

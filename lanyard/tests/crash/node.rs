@@ -12,57 +12,57 @@ use libtest_mimic::Failed;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use tempfile::TempDir;
 
-use super::plugin::{LONGEST_WAIT, Moment, Plugin, Start};
-use super::source::{Source, files};
+use super::plugin_process::{WAIT_TIMEOUT, CrashTrigger, CrashTestPlugin, ProcessClock};
+use super::fake_provider::{FakeVersionProvider, files_of_version};
 
 /// How a volume is filled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Staging {
+pub(crate) enum VolumeStaging {
     Detached,
     InPlace,
 }
 
 /// A node, its kubelet's directory and its provider. Whatever is mounted in it goes with it.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct CrashTestNode {
     dir: TempDir,
     target: PathBuf,
-    staging: Staging,
-    source: Source,
+    staging: VolumeStaging,
+    source: FakeVersionProvider,
 }
 
 /// Files that a reader has opened, whatever has become of their names.
 #[derive(Debug)]
-pub(crate) struct OpenFiles(Vec<File>);
+pub(crate) struct OpenVolumeFiles(Vec<File>);
 
 /// A container that has bound the volume at its start.
 #[derive(Debug)]
-pub(crate) struct Container(PathBuf);
+pub(crate) struct CrashTestContainer(PathBuf);
 
-impl Node {
-    pub(crate) fn new(staging: Staging) -> Result<Self, Failed> {
+impl CrashTestNode {
+    pub(crate) fn new(staging: VolumeStaging) -> Result<Self, Failed> {
         let dir = tempfile::tempdir()?;
         let target = dir.path().join("kubelet/pods/uid/volumes/kubernetes.io~csi/v/mount");
         // What the kubelet makes before it calls: everything but the target itself.
         fs::create_dir_all(target.parent().ok_or("no parent")?)?;
         fs::create_dir(dir.path().join("providers"))?;
         fs::write(dir.path().join("classes.yaml"), CLASSES)?;
-        let source = Source::default();
+        let source = FakeVersionProvider::default();
         source.serve(&dir.path().join("providers/crash.sock"))?;
         Ok(Self { dir, target, staging, source })
     }
 
     /// Starts a process of the node plugin, which may have to kill itself, and waits until it
     /// serves.
-    pub(crate) async fn start(&self, crash: Option<Moment>) -> Result<Plugin, Failed> {
-        let mut plugin = self.launch(crash, Start::Now)?;
-        plugin.serves().await?;
+    pub(crate) async fn start_plugin(&self, crash: Option<CrashTrigger>) -> Result<CrashTestPlugin, Failed> {
+        let mut plugin = self.launch_plugin(crash, ProcessClock::SystemTime)?;
+        plugin.wait_until_serving().await?;
         Ok(plugin)
     }
 
     /// The same without waiting: a process that is to die on its own may never serve.
-    pub(crate) fn launch(&self, crash: Option<Moment>, start: Start) -> Result<Plugin, Failed> {
-        Plugin::launch(self.dir.path(), &self.target, (self.staging, start), crash)
+    pub(crate) fn launch_plugin(&self, crash: Option<CrashTrigger>, start: ProcessClock) -> Result<CrashTestPlugin, Failed> {
+        CrashTestPlugin::launch(self.dir.path(), &self.target, (self.staging, start), crash)
     }
 
     /// What the Secrets Store CSI driver mounts: a memory file system without options, filled by
@@ -71,7 +71,7 @@ impl Node {
         let generation = "..2026_11_20_10_00_00.3285412978";
         fs::create_dir_all(&self.target)?;
         mount("tmpfs", &self.target, "tmpfs", MountFlags::empty(), None::<&CStr>)?;
-        for (path, text) in files(version) {
+        for (path, text) in files_of_version(version) {
             let file = self.target.join(generation).join(path);
             fs::create_dir_all(file.parent().ok_or("no parent")?)?;
             fs::write(file, text)?;
@@ -84,7 +84,7 @@ impl Node {
     }
 
     /// Whether the mount has the options of ours.
-    pub(crate) fn is_hardened(&self) -> Result<(), Failed> {
+    pub(crate) fn check_mount_options(&self) -> Result<(), Failed> {
         let table = fs::read_to_string("/proc/self/mountinfo")?;
         let target = self.target.to_string_lossy();
         let line = table.lines().find(|line| line.split(' ').nth(4) == Some(&*target));
@@ -97,41 +97,41 @@ impl Node {
     }
 
     /// Opens what a reader finds now.
-    pub(crate) fn open_files(&self) -> Result<OpenFiles, Failed> {
-        let paths = files(&self.seen()?.ok_or("nothing to open")?).into_keys();
+    pub(crate) fn open_files(&self) -> Result<OpenVolumeFiles, Failed> {
+        let paths = files_of_version(&self.visible_version()?.ok_or("nothing to open")?).into_keys();
         let open = |path: &str| File::open(self.target.join(path));
-        Ok(OpenFiles(paths.map(open).collect::<Result<_, _>>()?))
+        Ok(OpenVolumeFiles(paths.map(open).collect::<Result<_, _>>()?))
     }
 
     /// From now on the provider gives this version.
-    pub(crate) fn give(&self, version: &str) {
-        self.source.give(Some(version));
+    pub(crate) fn provide_version(&self, version: &str) {
+        self.source.set_version(Some(version));
     }
 
     /// From now on the provider gives nothing.
-    pub(crate) fn refuse(&self) {
-        self.source.give(None);
+    pub(crate) fn refuse_content(&self) {
+        self.source.set_version(None);
     }
 
     /// The version that a reader sees; nothing where nothing is mounted or nothing is in it.
     /// Anything between the two fails.
-    pub(crate) fn seen(&self) -> Result<Option<String>, Failed> {
-        version_in(&self.target)
+    pub(crate) fn visible_version(&self) -> Result<Option<String>, Failed> {
+        read_version(&self.target)
     }
 
-    pub(crate) fn shows(&self, version: &str) -> Result<(), Failed> {
-        let layers = self.mounts().iter().filter(|point| **point == self.target).count();
+    pub(crate) fn check_version(&self, version: &str) -> Result<(), Failed> {
+        let layers = self.mount_points().iter().filter(|point| **point == self.target).count();
         if layers != 1 {
             return Err(format!("{layers} mounts lie on the target").into());
         }
-        match self.seen()? {
+        match self.visible_version()? {
             Some(seen) if seen == version => Ok(()),
             seen => Err(format!("a reader sees {seen:?}, not {version}").into()),
         }
     }
 
-    pub(crate) fn is_clean(&self) -> Result<(), Failed> {
-        let mounts = self.mounts();
+    pub(crate) fn check_removed(&self) -> Result<(), Failed> {
+        let mounts = self.mount_points();
         if !mounts.is_empty() {
             return Err(format!("mounts are left: {mounts:?}").into());
         }
@@ -140,21 +140,21 @@ impl Node {
 
     /// What a reboot leaves: the directories, and nothing mounted.
     pub(crate) fn reboot(&self) -> Result<(), Failed> {
-        for point in self.mounts() {
+        for point in self.mount_points() {
             unmount(&point, UnmountFlags::DETACH)?;
         }
         if self.target.is_dir() { Ok(()) } else { Err("the directory is gone".into()) }
     }
 
     /// Starts a container on the volume.
-    pub(crate) fn container(&self) -> Result<Container, Failed> {
+    pub(crate) fn start_container(&self) -> Result<CrashTestContainer, Failed> {
         let container = self.dir.path().join("container");
         fs::create_dir(&container)?;
         mount_bind(&self.target, &container)?;
-        Ok(Container(container))
+        Ok(CrashTestContainer(container))
     }
 
-    fn mounts(&self) -> Vec<PathBuf> {
+    fn mount_points(&self) -> Vec<PathBuf> {
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
         let mut points: Vec<_> =
@@ -164,17 +164,17 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for CrashTestNode {
     fn drop(&mut self) {
-        for point in self.mounts() {
+        for point in self.mount_points() {
             let _gone = unmount(&point, UnmountFlags::DETACH);
         }
     }
 }
 
-impl OpenFiles {
+impl OpenVolumeFiles {
     /// How many of them were emptied. One that was deleted fails: watchers would be blind for good.
-    pub(crate) fn emptied(&self) -> Result<usize, Failed> {
+    pub(crate) fn count_emptied(&self) -> Result<usize, Failed> {
         let mut emptied = 0;
         for file in &self.0 {
             let metadata = file.metadata()?;
@@ -187,12 +187,12 @@ impl OpenFiles {
     }
 
     /// Waits until all of them are.
-    pub(crate) async fn must_be_emptied(&self) -> Result<(), Failed> {
+    pub(crate) async fn wait_until_emptied(&self) -> Result<(), Failed> {
         let clock = SystemClock::shared();
         let start = clock.monotonic();
-        while self.emptied()? < self.0.len() {
-            if clock.monotonic().saturating_sub(start) > LONGEST_WAIT {
-                return Err(format!("only {} files were emptied", self.emptied()?).into());
+        while self.count_emptied()? < self.0.len() {
+            if clock.monotonic().saturating_sub(start) > WAIT_TIMEOUT {
+                return Err(format!("only {} files were emptied", self.count_emptied()?).into());
             }
             clock.sleep(Duration::from_millis(5)).await;
         }
@@ -200,9 +200,9 @@ impl OpenFiles {
     }
 }
 
-impl Container {
-    pub(crate) fn sees(&self, version: Option<&str>) -> Result<(), Failed> {
-        let seen = version_in(&self.0)?;
+impl CrashTestContainer {
+    pub(crate) fn check_version(&self, version: Option<&str>) -> Result<(), Failed> {
+        let seen = read_version(&self.0)?;
         if seen.as_deref() == version {
             return Ok(());
         }
@@ -210,7 +210,7 @@ impl Container {
     }
 }
 
-impl Drop for Container {
+impl Drop for CrashTestContainer {
     fn drop(&mut self) {
         let _gone = unmount(&self.0, UnmountFlags::DETACH);
         let _gone = fs::remove_dir(&self.0);
@@ -218,24 +218,24 @@ impl Drop for Container {
 }
 
 /// The version whose files, and no others, are to be read in `dir`.
-fn version_in(dir: &Path) -> Result<Option<String>, Failed> {
+fn read_version(dir: &Path) -> Result<Option<String>, Failed> {
     let mut found = BTreeMap::new();
     if dir.exists() {
-        collect(dir, "", &mut found)?;
+        collect_files(dir, "", &mut found)?;
     }
     let Some(cert) = found.get("cert") else {
         let names: Vec<_> = found.keys().collect();
         return if names.is_empty() { Ok(None) } else { Err(format!("half: {names:?}").into()) };
     };
     let version = cert.trim_start_matches("cert ").to_owned();
-    let whole = files(&version).into_iter().map(|(path, text)| (path.to_owned(), text));
+    let whole = files_of_version(&version).into_iter().map(|(path, text)| (path.to_owned(), text));
     if found == whole.collect() {
         return Ok(Some(version));
     }
     Err(format!("half of {version}: {:?}", found.keys().collect::<Vec<_>>()).into())
 }
 
-fn collect(dir: &Path, above: &str, found: &mut BTreeMap<String, String>) -> Result<(), Failed> {
+fn collect_files(dir: &Path, above: &str, found: &mut BTreeMap<String, String>) -> Result<(), Failed> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -246,7 +246,7 @@ fn collect(dir: &Path, above: &str, found: &mut BTreeMap<String, String>) -> Res
         // Links that lead nowhere yet, or no more, are what a reader finds absent.
         match fs::metadata(entry.path()) {
             Ok(metadata) if metadata.is_dir() => {
-                collect(&entry.path(), &format!("{path}/"), found)?;
+                collect_files(&entry.path(), &format!("{path}/"), found)?;
             }
             Ok(_) => {
                 found.insert(path, fs::read_to_string(entry.path())?);

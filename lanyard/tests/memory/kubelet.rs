@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lanyard_clock::SystemClock;
-use lanyard_grpc::connect;
+use lanyard_grpc::channel_to_socket;
 use lanyard_grpc::csi::node_client::NodeClient;
 use lanyard_grpc::csi::volume_capability::{AccessType, MountVolume};
 use lanyard_grpc::csi::{NodePublishVolumeRequest, VolumeCapability};
@@ -18,14 +18,14 @@ use tempfile::TempDir;
 use tonic::Status;
 
 use super::cgroup::MemoryCgroup;
-use super::vault::Vault;
-use crate::Class;
+use super::vault::MemoryTestVault;
+use crate::MemoryTestClass;
 
 /// A node. Whatever is mounted in it goes with it.
-pub(crate) struct Node {
+pub(crate) struct MemoryTestNode {
     child: Child,
-    kubelet: Kubelet,
-    pub(crate) vault: Vault,
+    kubelet: MemoryTestKubelet,
+    pub(crate) vault: MemoryTestVault,
     dir: TempDir,
     // Removed last: the process is in it.
     pub(crate) cgroup: MemoryCgroup,
@@ -33,23 +33,23 @@ pub(crate) struct Node {
 
 /// The kubelet's side of the CSI socket.
 #[derive(Debug, Clone)]
-pub(crate) struct Kubelet(PathBuf);
+pub(crate) struct MemoryTestKubelet(PathBuf);
 
-impl Node {
+impl MemoryTestNode {
     /// Starts the node plugin and waits until it serves.
-    pub(crate) async fn start(classes: &[Class], cgroup: MemoryCgroup) -> Result<Self, Failed> {
+    pub(crate) async fn start(classes: &[MemoryTestClass], cgroup: MemoryCgroup) -> Result<Self, Failed> {
         let dir = tempfile::tempdir()?;
-        let vault = Vault::serve(dir.path()).await?;
+        let vault = MemoryTestVault::serve(dir.path()).await?;
         fs::create_dir(dir.path().join("kubelet"))?;
-        fs::write(dir.path().join("classes.yaml"), classes.iter().map(yaml).collect::<String>())?;
-        let child = launch(dir.path(), &vault, &cgroup)?;
-        let kubelet = Kubelet(dir.path().to_owned());
+        fs::write(dir.path().join("classes.yaml"), classes.iter().map(class_yaml).collect::<String>())?;
+        let child = launch_in_cgroup(dir.path(), &vault, &cgroup)?;
+        let kubelet = MemoryTestKubelet(dir.path().to_owned());
         let mut node = Self { child, kubelet, vault, dir, cgroup };
-        node.serves().await?;
+        node.wait_until_serving().await?;
         Ok(node)
     }
 
-    pub(crate) fn kubelet(&self) -> Kubelet {
+    pub(crate) fn kubelet(&self) -> MemoryTestKubelet {
         self.kubelet.clone()
     }
 
@@ -60,23 +60,23 @@ impl Node {
     }
 
     /// Whether the pod reads this version.
-    pub(crate) fn shows(&self, pod: &str, version: u64) -> Result<(), Failed> {
-        let seen = fs::read_to_string(self.kubelet.target(pod).join("one"))?;
-        let is_shown = seen == Vault::calm_value(version);
+    pub(crate) fn check_version(&self, pod: &str, version: u64) -> Result<(), Failed> {
+        let seen = fs::read_to_string(self.kubelet.target_path(pod).join("one"))?;
+        let is_shown = seen == MemoryTestVault::small_secret_value(version);
         if is_shown { Ok(()) } else { Err(format!("pod {pod} reads {seen}, not {version}").into()) }
     }
 
     /// Waits until the pod reads this version.
-    pub(crate) async fn rotated(&self, pod: &str, version: u64) -> Result<(), Failed> {
-        while self.shows(pod, version).is_err() {
-            SystemClock::shared().sleep(POLL).await;
+    pub(crate) async fn wait_for_version(&self, pod: &str, version: u64) -> Result<(), Failed> {
+        while self.check_version(pod, version).is_err() {
+            SystemClock::shared().sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
     /// Whether the process is the one that was started, and was never killed.
-    pub(crate) fn is_alive(&self) -> Result<(), Failed> {
-        let kills = self.cgroup.kills()?;
+    pub(crate) fn check_alive(&self) -> Result<(), Failed> {
+        let kills = self.cgroup.oom_kills()?;
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
         let is_running = stat.is_ok_and(|stat| !stat.contains(") Z "));
         if kills == 0 && is_running {
@@ -88,24 +88,24 @@ impl Node {
             .into())
     }
 
-    async fn serves(&mut self) -> Result<(), Failed> {
+    async fn wait_until_serving(&mut self) -> Result<(), Failed> {
         let clock = SystemClock::shared();
         let start = clock.monotonic();
         loop {
-            if tokio::net::UnixStream::connect(self.kubelet.socket()).await.is_ok() {
+            if tokio::net::UnixStream::connect(self.kubelet.socket_path()).await.is_ok() {
                 return Ok(());
             }
             let ended = self.child.try_wait()?;
-            if ended.is_some() || clock.monotonic().saturating_sub(start) > LONGEST_START {
+            if ended.is_some() || clock.monotonic().saturating_sub(start) > START_TIMEOUT {
                 let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
                 return Err(format!("the process does not serve ({ended:?}): {log}").into());
             }
-            clock.sleep(POLL).await;
+            clock.sleep(POLL_INTERVAL).await;
         }
     }
 }
 
-impl Drop for Node {
+impl Drop for MemoryTestNode {
     fn drop(&mut self) {
         let _gone = self.child.kill();
         let _gone = self.child.wait();
@@ -117,9 +117,9 @@ impl Drop for Node {
     }
 }
 
-impl Kubelet {
+impl MemoryTestKubelet {
     pub(crate) async fn publish(&self, pod: &str, class: &str) -> Result<(), Status> {
-        let target = self.target(pod);
+        let target = self.target_path(pod);
         // What the kubelet makes before it calls: everything but the target itself.
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
@@ -145,23 +145,23 @@ impl Kubelet {
             staging_target_path: String::new(),
             secrets: BTreeMap::new(),
         };
-        let mut client = NodeClient::new(connect(&self.socket()));
+        let mut client = NodeClient::new(channel_to_socket(&self.socket_path()));
         client.node_publish_volume(request).await.map(drop)
     }
 
-    fn target(&self, pod: &str) -> PathBuf {
+    fn target_path(&self, pod: &str) -> PathBuf {
         self.0.join(format!("kubelet/pods/{pod}/volumes/kubernetes.io~csi/v/mount"))
     }
 
-    fn socket(&self) -> PathBuf {
+    fn socket_path(&self) -> PathBuf {
         self.0.join("csi.sock")
     }
 }
 
 /// Starts the process in the cgroup: a shell joins it and becomes the process.
-fn launch(dir: &Path, vault: &Vault, cgroup: &MemoryCgroup) -> Result<Child, Failed> {
+fn launch_in_cgroup(dir: &Path, vault: &MemoryTestVault, cgroup: &MemoryCgroup) -> Result<Child, Failed> {
     let mut command = Command::new("/bin/sh");
-    command.env_clear().args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(cgroup.members());
+    command.env_clear().args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(cgroup.procs_file());
     command.arg(env!("CARGO_BIN_EXE_lanyard"));
     command.args(["node", "--nodeid", "node", "--registration-dir", ""]);
     command.args(["--additional-provider-volume-paths", "", "--provider-volume", "/nonexistent"]);
@@ -172,13 +172,13 @@ fn launch(dir: &Path, vault: &Vault, cgroup: &MemoryCgroup) -> Result<Child, Fai
     command.arg("--kubelet-dir").arg(dir.join("kubelet"));
     command.arg("--classes").arg(dir.join("classes.yaml"));
     command.env("HTTPS_PROXY", vault.proxy_url());
-    command.env("SSL_CERT_FILE", vault.authority());
+    command.env("SSL_CERT_FILE", vault.ca_file());
     command.env("AZURE_POD_IDENTITY_AUTHORITY_HOST", vault.metadata_url());
     let output = fs::File::create(dir.join("log"))?;
     Ok(command.stdout(output.try_clone()?).stderr(output).stdin(Stdio::null()).spawn()?)
 }
 
-fn yaml(class: &Class) -> String {
+fn class_yaml(class: &MemoryTestClass) -> String {
     let mut objects = String::new();
     for (name, alias) in &class.entries {
         // Writing into a string does not fail.
@@ -201,6 +201,6 @@ fn yaml(class: &Class) -> String {
     )
 }
 
-const POLL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The machine may have much else to do.
-const LONGEST_START: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(1);

@@ -17,18 +17,18 @@ use tokio_rustls::TlsAcceptor;
 
 /// The scripted Azure, for as long as the runtime lives.
 #[derive(Debug)]
-pub(crate) struct Vault {
+pub(crate) struct MemoryTestVault {
     proxy: u16,
     metadata: u16,
-    authority: PathBuf,
+    ca_file: PathBuf,
     version: Arc<AtomicU64>,
 }
 
-impl Vault {
+impl MemoryTestVault {
     /// Serves on loopback, and writes the authority of its certificate into `dir`.
     pub(crate) async fn serve(dir: &Path) -> Result<Self, Failed> {
         let authority = dir.join("authority.pem");
-        let tls = acceptor(&authority)?;
+        let tls = tls_acceptor(&authority)?;
         let version = Arc::new(AtomicU64::new(1));
         let (proxy, metadata) =
             (TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?);
@@ -43,10 +43,10 @@ impl Vault {
         });
         tokio::spawn(async move {
             while let Ok((stream, _)) = metadata.accept().await {
-                tokio::spawn(async move { drop(answer_all(stream, |_| token()).await) });
+                tokio::spawn(async move { drop(answer_requests(stream, |_| token_response()).await) });
             }
         });
-        Ok(Self { proxy: ports.0, metadata: ports.1, authority, version })
+        Ok(Self { proxy: ports.0, metadata: ports.1, ca_file: authority, version })
     }
 
     pub(crate) fn proxy_url(&self) -> String {
@@ -57,23 +57,23 @@ impl Vault {
         format!("http://127.0.0.1:{}", self.metadata)
     }
 
-    pub(crate) fn authority(&self) -> &Path {
-        &self.authority
+    pub(crate) fn ca_file(&self) -> &Path {
+        &self.ca_file
     }
 
     /// Writes the next version of every short secret.
-    pub(crate) fn write_calm(&self) -> u64 {
+    pub(crate) fn write_small_secrets(&self) -> u64 {
         self.version.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// What a short secret holds.
-    pub(crate) fn calm_value(version: u64) -> String {
+    pub(crate) fn small_secret_value(version: u64) -> String {
         format!("version {version}")
     }
 }
 
 /// A certificate for every vault, and the acceptor that shows it.
-fn acceptor(authority: &Path) -> Result<TlsAcceptor, Failed> {
+fn tls_acceptor(authority: &Path) -> Result<TlsAcceptor, Failed> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
@@ -104,11 +104,11 @@ async fn intercept(
     }
     stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
     let stream = tls.accept(stream).await?;
-    answer_all(stream, |path| secret(path, version.load(Ordering::SeqCst))).await
+    answer_requests(stream, |path| secret_response(path, version.load(Ordering::SeqCst))).await
 }
 
 /// Answers one request after the other. None has a body.
-async fn answer_all<S: AsyncRead + AsyncWrite + Unpin>(
+async fn answer_requests<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     answer: impl Fn(&str) -> String,
 ) -> std::io::Result<()> {
@@ -141,7 +141,7 @@ async fn read_head<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(first.split(' ').nth(1).map(str::to_owned))
 }
 
-fn secret(target: &str, current: u64) -> String {
+fn secret_response(target: &str, current: u64) -> String {
     let path = target.split('?').next().unwrap_or_default();
     let mut parts = path.trim_matches('/').split('/').skip(1);
     let (name, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -153,14 +153,14 @@ fn secret(target: &str, current: u64) -> String {
         return json!({"value": [item(1), item(2), item(3)], "nextLink": null}).to_string();
     }
     let (version, value) = if name.starts_with("large") {
-        (if version.is_empty() { "v3" } else { version }.to_owned(), "x".repeat(LARGE))
+        (if version.is_empty() { "v3" } else { version }.to_owned(), "x".repeat(LARGE_SECRET_SIZE))
     } else {
-        (format!("v{current}"), Vault::calm_value(current))
+        (format!("v{current}"), MemoryTestVault::small_secret_value(current))
     };
     json!({"value": value, "id": id(&version), "attributes": attributes(1_795_262_400)}).to_string()
 }
 
-fn token() -> String {
+fn token_response() -> String {
     let lasts = 86_400;
     json!({
         "access_token": "a-token", "token_type": "Bearer", "resource": "https://vault.azure.net",
@@ -170,4 +170,4 @@ fn token() -> String {
 }
 
 /// The largest secret of a vault, in bytes.
-const LARGE: usize = 25 * 1024;
+const LARGE_SECRET_SIZE: usize = 25 * 1024;

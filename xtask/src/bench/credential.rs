@@ -3,33 +3,33 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::row::{Goal, Measurement, Metric, Peer, Row};
-use crate::failure::TaskError;
-use crate::house::House;
+use super::row::{MetricGoal, ReportedMeasurement, BenchMetric, BenchPeer, BenchRow};
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::process;
 
 /// The names under which the programs report.
-const OURSELVES: &str = "lanyard-credential";
-const AZURE_IDENTITY: Peer = Peer { name: "azure_identity 1.0.0", absence: None };
+const SUBJECT: &str = "lanyard-credential";
+const AZURE_IDENTITY: BenchPeer = BenchPeer { name: "azure_identity 1.0.0", absence_reason: None };
 const AZIDENTITY: &str = "azidentity 1.15.0";
 
 /// Builds the programs, runs them one after the other and sets their numbers side by side.
-pub(super) fn measure(house: &House, cores: usize) -> Result<Vec<Row>, TaskError> {
+pub(super) fn measure(house: &Repository, cores: usize) -> Result<Vec<BenchRow>, TaskError> {
     let go = if house.has_program("go") { Some(build_go(house)?) } else { None };
     let rust = build_rust(house)?;
-    let mut measurements = measured(&mut Command::new(rust))?;
+    let mut measurements = run_and_parse_measurements(&mut Command::new(rust))?;
     if let Some(go) = &go {
-        measurements.extend(measured(Command::new(go).args(certificate_files(house)))?);
+        measurements.extend(run_and_parse_measurements(Command::new(go).args(certificate_files(house)))?);
     }
     let absence = if go.is_none() { Some("Go is not installed") } else { None };
-    let metrics = metrics(cores, &Peer { name: AZIDENTITY, absence });
-    super::rows(OURSELVES, &metrics, &measurements)
+    let metrics = credential_metrics(cores, &BenchPeer { name: AZIDENTITY, absence_reason: absence });
+    super::bench_rows(SUBJECT, &metrics, &measurements)
 }
 
 /// The program in `benches/credential`, a workspace of its own.
-fn build_rust(house: &House) -> Result<PathBuf, TaskError> {
-    let target = house.target().join("benches");
-    let mut command = house.cargo_in(&benches(house).join("credential"));
+fn build_rust(house: &Repository) -> Result<PathBuf, TaskError> {
+    let target = house.target_directory().join("benches");
+    let mut command = house.cargo_in(&benches_directory(house).join("credential"));
     // Not `--locked`: our crates are in that lock file, and when their dependencies change it follows.
     command.args(["build", "--release", "--target-dir"]).arg(&target);
     process::run(&mut command)?;
@@ -37,67 +37,67 @@ fn build_rust(house: &House) -> Result<PathBuf, TaskError> {
 }
 
 /// The program in `benches/credential-go`.
-fn build_go(house: &House) -> Result<PathBuf, TaskError> {
-    let program = house.target().join("benches").join("credential-go");
+fn build_go(house: &Repository) -> Result<PathBuf, TaskError> {
+    let program = house.target_directory().join("benches").join("credential-go");
     let mut command = Command::new("go");
-    command.current_dir(benches(house).join("credential-go"));
+    command.current_dir(benches_directory(house).join("credential-go"));
     command.args(["build", "-trimpath", "-o"]).arg(&program).arg(".");
     process::run(&mut command)?;
     Ok(program)
 }
 
-fn benches(house: &House) -> PathBuf {
+fn benches_directory(house: &Repository) -> PathBuf {
     house.root().join("benches")
 }
 
 /// The key and the two certificates that both programs load.
-fn certificate_files(house: &House) -> [PathBuf; 3] {
+fn certificate_files(house: &Repository) -> [PathBuf; 3] {
     let fixtures: &Path = &house.root().join("crates/credential/tests/fixtures");
     ["leaf.pkcs8.key", "leaf.pem", "intermediate.pem"].map(|name| fixtures.join(name))
 }
 
-fn measured(command: &mut Command) -> Result<Vec<Measurement>, TaskError> {
-    let output = process::capture(command)?;
+fn run_and_parse_measurements(command: &mut Command) -> Result<Vec<ReportedMeasurement>, TaskError> {
+    let output = process::capture_stdout(command)?;
     serde_json::from_slice(&output)
-        .map_err(|source| TaskError::Answer { command: process::spelled(command), source })
+        .map_err(|source| TaskError::Answer { command: process::command_line(command), source })
 }
 
 /// What is measured, and what it should be on a machine with this many cores.
-fn metrics(cores: usize, azidentity: &Peer) -> Vec<Metric> {
+fn credential_metrics(cores: usize, azidentity: &BenchPeer) -> Vec<BenchMetric> {
     let nobody = Vec::new;
     let rust = || vec![AZURE_IDENTITY];
     let both = || vec![AZURE_IDENTITY, azidentity.clone()];
     let go = || vec![azidentity.clone()];
     let cores = f64::from(u32::try_from(cores).unwrap_or(u32::MAX));
-    let metric = |name, goal, peers| Metric { name, goal, peers };
+    let metric = |name, goal, peers| BenchMetric { name, goal, peers };
     vec![
-        metric(ONE_SCOPE, Goal::AtMost(150.0), both()),
-        metric("cached_token_1_scope_allocations", Goal::AtMost(2.0), both()),
-        metric("cached_token_1000_scopes", Goal::AtMostTimes(1.2, ONE_SCOPE), both()),
-        metric("cached_token_1000_scopes_allocations", Goal::AtMost(2.0), both()),
-        metric("cached_token_1000_scopes_in_turn", Goal::None, both()),
-        metric(LENT, Goal::AtMost(60.0), nobody()),
-        metric("lent_token_1_scope_allocations", Goal::AtMost(0.0), nobody()),
-        metric("lent_token_1000_scopes", Goal::AtMostTimes(1.2, LENT), nobody()),
-        metric(ONE_THREAD, Goal::None, both()),
-        metric(ALL_CORES, Goal::AtLeastTimes(0.8 * cores, ONE_THREAD), both()),
+        metric(ONE_SCOPE, MetricGoal::AtMost(150.0), both()),
+        metric("cached_token_1_scope_allocations", MetricGoal::AtMost(2.0), both()),
+        metric("cached_token_1000_scopes", MetricGoal::AtMostTimes(1.2, ONE_SCOPE), both()),
+        metric("cached_token_1000_scopes_allocations", MetricGoal::AtMost(2.0), both()),
+        metric("cached_token_1000_scopes_in_turn", MetricGoal::None, both()),
+        metric(BORROWED_TOKEN_ONE_SCOPE, MetricGoal::AtMost(60.0), nobody()),
+        metric("lent_token_1_scope_allocations", MetricGoal::AtMost(0.0), nobody()),
+        metric("lent_token_1000_scopes", MetricGoal::AtMostTimes(1.2, BORROWED_TOKEN_ONE_SCOPE), nobody()),
+        metric(ONE_THREAD, MetricGoal::None, both()),
+        metric(ALL_CORES, MetricGoal::AtLeastTimes(0.8 * cores, ONE_THREAD), both()),
         metric(
             "cached_token_throughput_twice_the_cores",
-            Goal::AtLeastTimes(0.9, ALL_CORES),
+            MetricGoal::AtLeastTimes(0.9, ALL_CORES),
             both(),
         ),
-        metric("hit_beside_hanging_request", Goal::AtMost(10.0), rust()),
-        metric("hit_beside_hanging_renewal", Goal::AtMost(10.0), rust()),
-        metric("cold_scope_requests", Goal::Exactly(1.0), both()),
-        metric("cold_scope_time", Goal::AtMostOfPeer { factor: 1.0, limit: None }, both()),
-        metric("refused_requests", Goal::Exactly(1.0), both()),
-        metric("refused_longest_wait", Goal::None, both()),
-        metric("reload_cpu", Goal::AtMost(2.0), go()),
-        metric("reload_wall", Goal::None, go()),
+        metric("hit_beside_hanging_request", MetricGoal::AtMost(10.0), rust()),
+        metric("hit_beside_hanging_renewal", MetricGoal::AtMost(10.0), rust()),
+        metric("cold_scope_requests", MetricGoal::Exactly(1.0), both()),
+        metric("cold_scope_time", MetricGoal::AtMostOfPeer { factor: 1.0, limit: None }, both()),
+        metric("refused_requests", MetricGoal::Exactly(1.0), both()),
+        metric("refused_longest_wait", MetricGoal::None, both()),
+        metric("reload_cpu", MetricGoal::AtMost(2.0), go()),
+        metric("reload_wall", MetricGoal::None, go()),
     ]
 }
 
 const ONE_SCOPE: &str = "cached_token_1_scope";
-const LENT: &str = "lent_token_1_scope";
+const BORROWED_TOKEN_ONE_SCOPE: &str = "lent_token_1_scope";
 const ONE_THREAD: &str = "cached_token_throughput_1_thread";
 const ALL_CORES: &str = "cached_token_throughput_all_cores";

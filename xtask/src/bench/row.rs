@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One number about one library, as the programs in `benches/` report it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(super) struct Measurement {
+pub(super) struct ReportedMeasurement {
     pub(super) subject: String,
     pub(super) metric: String,
     pub(super) unit: String,
@@ -15,7 +15,7 @@ pub(super) struct Measurement {
 
 /// What a number of ours should be.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Goal {
+pub(super) enum MetricGoal {
     /// It is there to be compared.
     None,
     AtMost(f64),
@@ -35,23 +35,23 @@ pub(super) enum Goal {
 
 /// A library that we are compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Peer {
+pub(super) struct BenchPeer {
     pub(super) name: &'static str,
     /// Why it was not measured, if it was not.
-    pub(super) absence: Option<&'static str>,
+    pub(super) absence_reason: Option<&'static str>,
 }
 
 /// Something that is measured, who else is measured by it, and what we want it to be.
 #[derive(Debug, Clone)]
-pub(super) struct Metric {
+pub(super) struct BenchMetric {
     pub(super) name: &'static str,
-    pub(super) goal: Goal,
-    pub(super) peers: Vec<Peer>,
+    pub(super) goal: MetricGoal,
+    pub(super) peers: Vec<BenchPeer>,
 }
 
 /// One line of the result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Row {
+pub(super) struct BenchRow {
     metric: &'static str,
     unit: String,
     ours: f64,
@@ -64,10 +64,10 @@ pub(super) struct Row {
 }
 
 /// Numbers by library and metric.
-struct Numbers<'a>(HashMap<(&'a str, &'a str), &'a Measurement>);
+struct MeasurementIndex<'a>(HashMap<(&'a str, &'a str), &'a ReportedMeasurement>);
 
-impl Numbers<'_> {
-    fn find(&self, subject: &str, metric: &str) -> Result<&Measurement, String> {
+impl MeasurementIndex<'_> {
+    fn find(&self, subject: &str, metric: &str) -> Result<&ReportedMeasurement, String> {
         let found = self.0.get(&(subject, metric)).copied().filter(|it| it.value.is_finite());
         found.ok_or_else(|| format!("{subject}: {metric}"))
     }
@@ -78,16 +78,16 @@ impl Numbers<'_> {
 /// # Errors
 ///
 /// Every number that should be there and is not.
-pub(super) fn rows(
+pub(super) fn compare_measurements(
     ourselves: &str,
-    metrics: &[Metric],
-    measurements: &[Measurement],
-) -> Result<Vec<Row>, Vec<String>> {
+    metrics: &[BenchMetric],
+    measurements: &[ReportedMeasurement],
+) -> Result<Vec<BenchRow>, Vec<String>> {
     let keyed = measurements.iter().map(|it| ((it.subject.as_str(), it.metric.as_str()), it));
-    let numbers = Numbers(keyed.collect());
+    let numbers = MeasurementIndex(keyed.collect());
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
     for metric in metrics {
-        match rows_of(ourselves, metric, &numbers) {
+        match metric_rows(ourselves, metric, &numbers) {
             Ok(found) => rows.extend(found),
             Err(problem) => missing.push(problem),
         }
@@ -95,35 +95,35 @@ pub(super) fn rows(
     if missing.is_empty() { Ok(rows) } else { Err(missing) }
 }
 
-fn rows_of(ourselves: &str, metric: &Metric, numbers: &Numbers<'_>) -> Result<Vec<Row>, String> {
+fn metric_rows(ourselves: &str, metric: &BenchMetric, numbers: &MeasurementIndex<'_>) -> Result<Vec<BenchRow>, String> {
     let ours = numbers.find(ourselves, metric.name)?;
     let limit = match metric.goal {
         // The peer's number is not known yet.
-        Goal::None | Goal::AtMostOfPeer { .. } | Goal::AtLeastOfPeer(_) => None,
-        Goal::AtMost(value) | Goal::Exactly(value) => Some(value),
-        Goal::AtMostTimes(factor, of) | Goal::AtLeastTimes(factor, of) => {
+        MetricGoal::None | MetricGoal::AtMostOfPeer { .. } | MetricGoal::AtLeastOfPeer(_) => None,
+        MetricGoal::AtMost(value) | MetricGoal::Exactly(value) => Some(value),
+        MetricGoal::AtMostTimes(factor, of) | MetricGoal::AtLeastTimes(factor, of) => {
             Some(factor * numbers.find(ourselves, of)?.value)
         }
     };
-    let alone = Row {
+    let alone = BenchRow {
         metric: metric.name,
         unit: ours.unit.clone(),
         ours: ours.value,
         peer: None,
         peer_value: None,
         ratio: None,
-        goal: metric.goal.spelled(),
+        goal: metric.goal.to_text(),
         met: limit.map(|limit| metric.goal.is_met(ours.value, limit)),
     };
     if metric.peers.is_empty() {
         return Ok(vec![alone]);
     }
-    metric.peers.iter().map(|peer| beside(&alone, metric.goal, peer, numbers)).collect()
+    metric.peers.iter().map(|peer| peer_row(&alone, metric.goal, peer, numbers)).collect()
 }
 
-fn beside(alone: &Row, goal: Goal, peer: &Peer, numbers: &Numbers<'_>) -> Result<Row, String> {
-    if let Some(absence) = peer.absence {
-        return Ok(Row { peer: Some(format!("{} ({absence})", peer.name)), ..alone.clone() });
+fn peer_row(alone: &BenchRow, goal: MetricGoal, peer: &BenchPeer, numbers: &MeasurementIndex<'_>) -> Result<BenchRow, String> {
+    if let Some(absence) = peer.absence_reason {
+        return Ok(BenchRow { peer: Some(format!("{} ({absence})", peer.name)), ..alone.clone() });
     }
     let theirs = numbers.find(peer.name, alone.metric)?;
     if theirs.unit != alone.unit {
@@ -131,18 +131,18 @@ fn beside(alone: &Row, goal: Goal, peer: &Peer, numbers: &Numbers<'_>) -> Result
     }
     let ratio = (theirs.value > 0.0).then(|| alone.ours / theirs.value);
     let met = match goal {
-        Goal::AtMostOfPeer { factor, limit } => {
+        MetricGoal::AtMostOfPeer { factor, limit } => {
             let limit = limit.unwrap_or(f64::INFINITY).min(factor * theirs.value);
             Some(goal.is_met(alone.ours, limit))
         }
-        Goal::AtLeastOfPeer(factor) => Some(goal.is_met(alone.ours, factor * theirs.value)),
+        MetricGoal::AtLeastOfPeer(factor) => Some(goal.is_met(alone.ours, factor * theirs.value)),
         _ => alone.met,
     };
     let peer = Some(peer.name.to_owned());
-    Ok(Row { peer, peer_value: Some(theirs.value), ratio, met, ..alone.clone() })
+    Ok(BenchRow { peer, peer_value: Some(theirs.value), ratio, met, ..alone.clone() })
 }
 
-impl Goal {
+impl MetricGoal {
     fn is_met(self, value: f64, limit: f64) -> bool {
         match self {
             Self::None => true,
@@ -152,7 +152,7 @@ impl Goal {
         }
     }
 
-    fn spelled(self) -> Option<String> {
+    fn to_text(self) -> Option<String> {
         match self {
             Self::None => None,
             Self::AtMost(limit) => Some(format!("≤ {limit}")),
@@ -169,10 +169,10 @@ impl Goal {
 }
 
 /// The rows in columns, and how many goals are met.
-pub(super) fn table(rows: &[Row]) -> Vec<String> {
+pub(super) fn format_table(rows: &[BenchRow]) -> Vec<String> {
     let heads = ["metric", "unit", "ours", "peer", "peer's", "ratio", "goal", "met"];
     let mut cells = vec![heads.map(str::to_owned)];
-    cells.extend(rows.iter().map(Row::cells));
+    cells.extend(rows.iter().map(BenchRow::cells));
     let mut widths = [0; 8];
     for line in &cells {
         for (width, cell) in widths.iter_mut().zip(line) {
@@ -181,7 +181,7 @@ pub(super) fn table(rows: &[Row]) -> Vec<String> {
     }
     let aligned = |line: &[String; 8]| {
         let padded = line.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
-            if NUMBERS.contains(&column) {
+            if RIGHT_ALIGNED_COLUMNS.contains(&column) {
                 format!("{cell:>width$}")
             } else {
                 format!("{cell:<width$}")
@@ -203,15 +203,15 @@ pub(super) fn table(rows: &[Row]) -> Vec<String> {
 }
 
 /// The columns that are aligned at their ends.
-const NUMBERS: [usize; 3] = [2, 4, 5];
+const RIGHT_ALIGNED_COLUMNS: [usize; 3] = [2, 4, 5];
 
-impl Row {
+impl BenchRow {
     fn cells(&self) -> [String; 8] {
-        let number = |value: Option<f64>| value.map_or_else(String::new, short);
+        let number = |value: Option<f64>| value.map_or_else(String::new, format_number);
         [
             self.metric.to_owned(),
             self.unit.clone(),
-            short(self.ours),
+            format_number(self.ours),
             self.peer.clone().unwrap_or_default(),
             number(self.peer_value),
             number(self.ratio),
@@ -222,7 +222,7 @@ impl Row {
 }
 
 /// Three digits that count, or all of those before the point.
-fn short(value: f64) -> String {
+fn format_number(value: f64) -> String {
     let size = value.abs();
     if size >= 100.0 {
         format!("{value:.0}")
@@ -241,10 +241,10 @@ fn short(value: f64) -> String {
 mod tests {
     use super::*;
 
-    const PEER: Peer = Peer { name: "peer 1", absence: None };
+    const TEST_PEER: BenchPeer = BenchPeer { name: "peer 1", absence_reason: None };
 
-    fn measured(subject: &str, metric: &str, value: f64) -> Measurement {
-        Measurement {
+    fn test_measurement(subject: &str, metric: &str, value: f64) -> ReportedMeasurement {
+        ReportedMeasurement {
             subject: subject.to_owned(),
             metric: metric.to_owned(),
             unit: "ns".to_owned(),
@@ -252,59 +252,59 @@ mod tests {
         }
     }
 
-    fn metric(name: &'static str, goal: Goal, peers: &[Peer]) -> Metric {
-        Metric { name, goal, peers: peers.to_vec() }
+    fn test_metric(name: &'static str, goal: MetricGoal, peers: &[BenchPeer]) -> BenchMetric {
+        BenchMetric { name, goal, peers: peers.to_vec() }
     }
 
     #[test]
     fn goals_are_met_up_to_their_limit_and_not_beyond() {
-        let measurements = [measured("us", "a", 100.0), measured("us", "b", 120.0)];
+        let measurements = [test_measurement("us", "a", 100.0), test_measurement("us", "b", 120.0)];
         let cases = [
-            (Goal::AtMost(120.0), Some(true)),
-            (Goal::AtMost(119.0), Some(false)),
-            (Goal::Exactly(120.0), Some(true)),
-            (Goal::Exactly(1.0), Some(false)),
-            (Goal::AtMostTimes(1.2, "a"), Some(true)),
-            (Goal::AtMostTimes(1.1, "a"), Some(false)),
-            (Goal::AtLeastTimes(1.2, "a"), Some(true)),
-            (Goal::AtLeastTimes(1.3, "a"), Some(false)),
-            (Goal::None, None),
+            (MetricGoal::AtMost(120.0), Some(true)),
+            (MetricGoal::AtMost(119.0), Some(false)),
+            (MetricGoal::Exactly(120.0), Some(true)),
+            (MetricGoal::Exactly(1.0), Some(false)),
+            (MetricGoal::AtMostTimes(1.2, "a"), Some(true)),
+            (MetricGoal::AtMostTimes(1.1, "a"), Some(false)),
+            (MetricGoal::AtLeastTimes(1.2, "a"), Some(true)),
+            (MetricGoal::AtLeastTimes(1.3, "a"), Some(false)),
+            (MetricGoal::None, None),
         ];
         for (goal, met) in cases {
-            let rows = rows("us", &[metric("b", goal, &[])], &measurements).expect("all is there");
+            let rows = compare_measurements("us", &[test_metric("b", goal, &[])], &measurements).expect("all is there");
             assert_eq!(rows[0].met, met, "{goal:?}");
         }
     }
 
     #[test]
-    fn a_goal_beside_a_peer_holds_ours_to_both_numbers() {
-        let measurements = [measured("us", "a", 50.0), measured("peer 1", "a", 200.0)];
+    fn peer_goal_applies_factor_and_absolute_limit() {
+        let measurements = [test_measurement("us", "a", 50.0), test_measurement("peer 1", "a", 200.0)];
         for (factor, limit, met) in [
             (0.25, None, true),
             (0.2, None, false),
             (0.25, Some(50.0), true),
             (0.25, Some(49.0), false),
         ] {
-            let goal = Goal::AtMostOfPeer { factor, limit };
-            let rows = rows("us", &[metric("a", goal, &[PEER])], &measurements);
+            let goal = MetricGoal::AtMostOfPeer { factor, limit };
+            let rows = compare_measurements("us", &[test_metric("a", goal, &[TEST_PEER])], &measurements);
             assert_eq!(rows.expect("all is there")[0].met, Some(met), "{goal:?}");
         }
     }
 
     #[test]
-    fn a_rate_is_to_come_near_to_the_peers() {
-        let measurements = [measured("us", "a", 80.0), measured("peer 1", "a", 100.0)];
+    fn at_least_of_peer_goal_compares_with_the_peer() {
+        let measurements = [test_measurement("us", "a", 80.0), test_measurement("peer 1", "a", 100.0)];
         for (factor, met) in [(0.8, true), (0.81, false)] {
-            let metrics = [metric("a", Goal::AtLeastOfPeer(factor), &[PEER])];
-            let rows = rows("us", &metrics, &measurements).expect("all is there");
+            let metrics = [test_metric("a", MetricGoal::AtLeastOfPeer(factor), &[TEST_PEER])];
+            let rows = compare_measurements("us", &metrics, &measurements).expect("all is there");
             assert_eq!(rows[0].met, Some(met), "{factor}");
         }
     }
 
     #[test]
-    fn a_row_sets_ours_beside_the_peers() {
-        let measurements = [measured("us", "a", 50.0), measured("peer 1", "a", 200.0)];
-        let rows = rows("us", &[metric("a", Goal::AtMost(60.0), &[PEER])], &measurements)
+    fn row_contains_own_and_peer_values() {
+        let measurements = [test_measurement("us", "a", 50.0), test_measurement("peer 1", "a", 200.0)];
+        let rows = compare_measurements("us", &[test_metric("a", MetricGoal::AtMost(60.0), &[TEST_PEER])], &measurements)
             .expect("all is there");
         let json = serde_json::to_value(&rows).expect("rows are JSON");
         let expected = serde_json::json!([{
@@ -316,8 +316,8 @@ mod tests {
 
     #[test]
     fn an_absent_peer_has_a_row_that_says_why() {
-        let absent = Peer { name: "peer 1", absence: Some("Go is not installed") };
-        let rows = rows("us", &[metric("a", Goal::None, &[absent])], &[measured("us", "a", 1.0)])
+        let absent = BenchPeer { name: "peer 1", absence_reason: Some("Go is not installed") };
+        let rows = compare_measurements("us", &[test_metric("a", MetricGoal::None, &[absent])], &[test_measurement("us", "a", 1.0)])
             .expect("nobody else is asked");
         assert_eq!(rows[0].peer.as_deref(), Some("peer 1 (Go is not installed)"));
         assert_eq!(rows[0].peer_value, None);
@@ -325,22 +325,22 @@ mod tests {
 
     #[test]
     fn every_number_that_is_missing_is_named() {
-        let metrics = [metric("a", Goal::None, &[PEER]), metric("b", Goal::None, &[])];
-        let missing = rows("us", &metrics, &[measured("us", "a", 1.0)]);
+        let metrics = [test_metric("a", MetricGoal::None, &[TEST_PEER]), test_metric("b", MetricGoal::None, &[])];
+        let missing = compare_measurements("us", &metrics, &[test_measurement("us", "a", 1.0)]);
         assert_eq!(missing, Err(vec!["peer 1: a".to_owned(), "us: b".to_owned()]));
-        let empty = [measured("us", "b", f64::NAN)];
-        assert_eq!(rows("us", &metrics[1..], &empty), Err(vec!["us: b".to_owned()]));
+        let empty = [test_measurement("us", "b", f64::NAN)];
+        assert_eq!(compare_measurements("us", &metrics[1..], &empty), Err(vec!["us: b".to_owned()]));
     }
 
     #[test]
     fn a_peer_in_another_unit_is_not_compared() {
-        let other = Measurement { unit: "ms".to_owned(), ..measured("peer 1", "a", 1.0) };
-        let metrics = [metric("a", Goal::None, &[PEER])];
-        assert!(rows("us", &metrics, &[measured("us", "a", 1.0), other]).is_err());
+        let other = ReportedMeasurement { unit: "ms".to_owned(), ..test_measurement("peer 1", "a", 1.0) };
+        let metrics = [test_metric("a", MetricGoal::None, &[TEST_PEER])];
+        assert!(compare_measurements("us", &metrics, &[test_measurement("us", "a", 1.0), other]).is_err());
     }
 
     #[test]
-    fn numbers_keep_the_digits_that_count() {
+    fn numbers_are_rounded_to_significant_digits() {
         let cases = [
             (1_002_045.4, "1002045"),
             (143.2, "143"),
@@ -351,36 +351,36 @@ mod tests {
             (0.000_000_04, "4.0e-8"),
         ];
         for (value, text) in cases {
-            assert_eq!(short(value), text);
+            assert_eq!(format_number(value), text);
         }
     }
 
     #[test]
     fn a_goal_beside_two_peers_is_met_only_beside_both() {
-        let other = Peer { name: "peer 2", absence: None };
+        let other = BenchPeer { name: "peer 2", absence_reason: None };
         let measurements = [
-            measured("us", "a", 50.0),
-            measured("peer 1", "a", 25.0),
-            measured("peer 2", "a", 200.0),
+            test_measurement("us", "a", 50.0),
+            test_measurement("peer 1", "a", 25.0),
+            test_measurement("peer 2", "a", 200.0),
         ];
-        let goal = Goal::AtMostOfPeer { factor: 1.0, limit: None };
-        let rows = rows("us", &[metric("a", goal, &[PEER, other])], &measurements);
-        let lines = table(&rows.expect("all is there"));
+        let goal = MetricGoal::AtMostOfPeer { factor: 1.0, limit: None };
+        let rows = compare_measurements("us", &[test_metric("a", goal, &[TEST_PEER, other])], &measurements);
+        let lines = format_table(&rows.expect("all is there"));
         assert_eq!(lines.last().map(String::as_str), Some("0 of 1 goals met"));
     }
 
     #[test]
     fn the_table_counts_each_goal_once() {
-        let other = Peer { name: "peer 2", absence: None };
+        let other = BenchPeer { name: "peer 2", absence_reason: None };
         let measurements = [
-            measured("us", "a", 50.0),
-            measured("peer 1", "a", 200.0),
-            measured("peer 2", "a", 25.0),
-            measured("us", "b", 7.0),
+            test_measurement("us", "a", 50.0),
+            test_measurement("peer 1", "a", 200.0),
+            test_measurement("peer 2", "a", 25.0),
+            test_measurement("us", "b", 7.0),
         ];
         let metrics =
-            [metric("a", Goal::AtMost(60.0), &[PEER, other]), metric("b", Goal::AtMost(6.0), &[])];
-        let lines = table(&rows("us", &metrics, &measurements).expect("all is there"));
+            [test_metric("a", MetricGoal::AtMost(60.0), &[TEST_PEER, other]), test_metric("b", MetricGoal::AtMost(6.0), &[])];
+        let lines = format_table(&compare_measurements("us", &metrics, &measurements).expect("all is there"));
         let expected = [
             "metric  unit  ours  peer    peer's  ratio  goal  met",
             "a       ns    50.0  peer 1     200   0.25  ≤ 60  yes",

@@ -13,13 +13,13 @@ const SUFFIX: &str = " s of processor time";
 impl ProcessorTime {
     /// What was used until now; nothing on systems that do not tell it in `/proc`. A process that
     /// nobody waits for is not in it.
-    pub(super) fn used() -> Option<Self> {
+    pub(super) fn measure() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
-        Self::of_stat(&stat, rustix::param::clock_ticks_per_second())
+        Self::from_stat(&stat, rustix::param::clock_ticks_per_second())
     }
 
     /// Adds up `utime`, `stime`, `cutime` and `cstime` of `proc_pid_stat(5)`.
-    fn of_stat(stat: &str, ticks_per_second: u64) -> Option<Self> {
+    fn from_stat(stat: &str, ticks_per_second: u64) -> Option<Self> {
         // The name of the program stands in brackets, and may hold blanks. `utime` is the 14th field.
         let (_, fields) = stat.rsplit_once(')')?;
         let times = fields.split_whitespace().skip(11).take(4).map(str::parse::<u64>);
@@ -51,12 +51,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_time_and_that_of_children_add_up() {
+    fn processor_time_includes_child_processes() {
         let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 900 5000 0 9 150 50 1000 300 20 0 1 0 42 1 1";
-        let used = ProcessorTime::of_stat(stat, 100).expect("it can be read");
+        let used = ProcessorTime::from_stat(stat, 100).expect("it can be read");
         assert_eq!(used, ProcessorTime(Duration::from_secs(15)));
         assert_eq!(ProcessorTime::parse(&used.to_string()), Some(Duration::from_secs(15)));
-        assert_eq!(ProcessorTime::of_stat("7 (a", 100), None);
+        assert_eq!(ProcessorTime::from_stat("7 (a", 100), None);
         assert_eq!(ProcessorTime::parse("1 passed, 0 failed"), None);
     }
 }

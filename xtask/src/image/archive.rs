@@ -13,38 +13,38 @@ use std::{fs, io};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::failure::TaskError;
+use crate::task_error::TaskError;
 
 /// An image to be.
 #[derive(Debug)]
-pub(crate) struct Image {
+pub(crate) struct ContainerImage {
     /// The name with its tag.
     pub(crate) reference: String,
     pub(crate) entrypoint: Vec<String>,
     /// `NAME=value`.
     pub(crate) environment: Vec<String>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<ImageEntry>,
 }
 
 /// A file of the image. Directories above it come by themselves.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct ImageEntry {
     path: String,
     mode: u32,
-    content: Content,
+    content: ImageEntryContent,
 }
 
 #[derive(Debug, Clone)]
-enum Content {
+enum ImageEntryContent {
     File(Vec<u8>),
     Directory,
     Link(String),
 }
 
-impl Entry {
+impl ImageEntry {
     /// A file that everybody may read; the path is relative to the root.
     pub(crate) fn file(path: &str, content: Vec<u8>) -> Self {
-        Self { path: path.to_owned(), mode: 0o644, content: Content::File(content) }
+        Self { path: path.to_owned(), mode: 0o644, content: ImageEntryContent::File(content) }
     }
 
     /// A file that everybody may run.
@@ -54,7 +54,7 @@ impl Entry {
 
     /// A symbolic link.
     pub(crate) fn link(path: &str, target: &str) -> Self {
-        Self { path: path.to_owned(), mode: 0o777, content: Content::Link(target.to_owned()) }
+        Self { path: path.to_owned(), mode: 0o777, content: ImageEntryContent::Link(target.to_owned()) }
     }
 
     /// The path, relative to the root.
@@ -70,40 +70,40 @@ impl Entry {
             fs::create_dir_all(above)?;
         }
         match &self.content {
-            Content::File(content) => fs::write(&path, content)?,
-            Content::Directory => fs::create_dir_all(&path)?,
-            Content::Link(target) => return symlink(target, &path),
+            ImageEntryContent::File(content) => fs::write(&path, content)?,
+            ImageEntryContent::Directory => fs::create_dir_all(&path)?,
+            ImageEntryContent::Link(target) => return symlink(target, &path),
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(self.mode))
     }
 
     /// An empty directory with a mode of its own.
     pub(crate) fn directory(path: &str, mode: u32) -> Self {
-        Self { path: path.to_owned(), mode, content: Content::Directory }
+        Self { path: path.to_owned(), mode, content: ImageEntryContent::Directory }
     }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Manifest<'a> {
+struct ImageManifest<'a> {
     config: String,
     repo_tags: [&'a str; 1],
     layers: [String; 1],
 }
 
 #[derive(Serialize)]
-struct Configuration<'a> {
+struct ImageConfiguration<'a> {
     created: &'a str,
     architecture: &'a str,
     os: &'a str,
-    config: Settings<'a>,
-    rootfs: RootFs,
-    history: [History; 1],
+    config: ImageSettings<'a>,
+    rootfs: ImageRootFs,
+    history: [ImageHistory; 1],
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Settings<'a> {
+struct ImageSettings<'a> {
     user: &'a str,
     entrypoint: &'a [String],
     env: &'a [String],
@@ -111,61 +111,61 @@ struct Settings<'a> {
 }
 
 #[derive(Serialize)]
-struct RootFs {
+struct ImageRootFs {
     r#type: &'static str,
     diff_ids: [String; 1],
 }
 
 #[derive(Serialize)]
-struct History {
+struct ImageHistory {
     created: &'static str,
     created_by: &'static str,
 }
 
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
-impl Image {
+impl ContainerImage {
     /// The archive's bytes.
-    pub(crate) fn archive(&self) -> Result<Vec<u8>, TaskError> {
-        let layer = tar(&self.entries)?;
-        let layer_digest = digest(&layer);
-        let configuration = json(&Configuration {
+    pub(crate) fn to_archive(&self) -> Result<Vec<u8>, TaskError> {
+        let layer = tar_archive(&self.entries)?;
+        let layer_digest = sha256_hex(&layer);
+        let configuration = to_json(&ImageConfiguration {
             created: EPOCH,
-            architecture: architecture(std::env::consts::ARCH),
+            architecture: image_architecture(std::env::consts::ARCH),
             os: "linux",
-            config: Settings {
+            config: ImageSettings {
                 user: "0:0",
                 entrypoint: &self.entrypoint,
                 env: &self.environment,
                 working_dir: "/",
             },
-            rootfs: RootFs { r#type: "layers", diff_ids: [format!("sha256:{layer_digest}")] },
-            history: [History { created: EPOCH, created_by: "cargo xtask image" }],
+            rootfs: ImageRootFs { r#type: "layers", diff_ids: [format!("sha256:{layer_digest}")] },
+            history: [ImageHistory { created: EPOCH, created_by: "cargo xtask image" }],
         })?;
-        let manifest = Manifest {
-            config: format!("{}.json", digest(&configuration)),
+        let manifest = ImageManifest {
+            config: format!("{}.json", sha256_hex(&configuration)),
             repo_tags: [&self.reference],
             layers: [format!("{layer_digest}.tar")],
         };
-        tar(&[
-            Entry::file("manifest.json", json(&[&manifest])?),
-            Entry::file(&manifest.config, configuration),
-            Entry::file(&manifest.layers[0], layer),
+        tar_archive(&[
+            ImageEntry::file("manifest.json", to_json(&[&manifest])?),
+            ImageEntry::file(&manifest.config, configuration),
+            ImageEntry::file(&manifest.layers[0], layer),
         ])
     }
 }
 
-fn json(value: &impl Serialize) -> Result<Vec<u8>, TaskError> {
+fn to_json(value: &impl Serialize) -> Result<Vec<u8>, TaskError> {
     serde_json::to_vec(value)
         .map_err(|source| TaskError::Json { what: "the description of an image", source })
 }
 
-fn digest(content: &[u8]) -> String {
+fn sha256_hex(content: &[u8]) -> String {
     hex::encode(Sha256::digest(content))
 }
 
 /// The name that images have for an architecture of Rust's.
-fn architecture(rust: &str) -> &str {
+fn image_architecture(rust: &str) -> &str {
     match rust {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -173,39 +173,39 @@ fn architecture(rust: &str) -> &str {
     }
 }
 
-const BLOCK: usize = 512;
+const BLOCK_SIZE: usize = 512;
 
 /// A tar archive of the entries and the directories above them, sorted by path.
-fn tar(entries: &[Entry]) -> Result<Vec<u8>, TaskError> {
+fn tar_archive(entries: &[ImageEntry]) -> Result<Vec<u8>, TaskError> {
     let mut sorted = BTreeMap::new();
     for entry in entries {
         for (end, _) in entry.path.match_indices('/') {
             let above = &entry.path[..end];
-            sorted.entry(above.to_owned()).or_insert_with(|| Entry::directory(above, 0o755));
+            sorted.entry(above.to_owned()).or_insert_with(|| ImageEntry::directory(above, 0o755));
         }
         sorted.insert(entry.path.clone(), entry.clone());
     }
     let mut archive = Vec::new();
     for entry in sorted.values() {
-        archive.extend(header(entry)?);
-        if let Content::File(content) = &entry.content {
+        archive.extend(tar_header(entry)?);
+        if let ImageEntryContent::File(content) = &entry.content {
             archive.extend_from_slice(content);
-            archive.resize(archive.len().next_multiple_of(BLOCK), 0);
+            archive.resize(archive.len().next_multiple_of(BLOCK_SIZE), 0);
         }
     }
     // Two empty blocks are the end.
-    archive.resize(archive.len() + 2 * BLOCK, 0);
+    archive.resize(archive.len() + 2 * BLOCK_SIZE, 0);
     Ok(archive)
 }
 
 /// A header block of POSIX.1-1988 (`ustar`), whose names have at most 100 bytes.
-fn header(entry: &Entry) -> Result<[u8; BLOCK], TaskError> {
+fn tar_header(entry: &ImageEntry) -> Result<[u8; BLOCK_SIZE], TaskError> {
     let (kind, name, target, size) = match &entry.content {
-        Content::File(content) => (b'0', entry.path.clone(), "", content.len()),
-        Content::Link(target) => (b'2', entry.path.clone(), target.as_str(), 0),
-        Content::Directory => (b'5', format!("{}/", entry.path), "", 0),
+        ImageEntryContent::File(content) => (b'0', entry.path.clone(), "", content.len()),
+        ImageEntryContent::Link(target) => (b'2', entry.path.clone(), target.as_str(), 0),
+        ImageEntryContent::Directory => (b'5', format!("{}/", entry.path), "", 0),
     };
-    let mut block = [0; BLOCK];
+    let mut block = [0; BLOCK_SIZE];
     let mut put = |offset: usize, width: usize, value: &[u8]| {
         if value.len() > width {
             return Err(TaskError::Findings {
@@ -236,8 +236,8 @@ fn header(entry: &Entry) -> Result<[u8; BLOCK], TaskError> {
 mod tests {
     use super::*;
 
-    fn image(entries: Vec<Entry>) -> Image {
-        Image {
+    fn test_image(entries: Vec<ImageEntry>) -> ContainerImage {
+        ContainerImage {
             reference: "localhost/example:1".to_owned(),
             entrypoint: vec!["/run".to_owned()],
             environment: vec!["A=b".to_owned()],
@@ -246,11 +246,11 @@ mod tests {
     }
 
     /// Name, kind and content of each entry, read by the rules of the format.
-    fn read(archive: &[u8]) -> Vec<(String, char, Vec<u8>)> {
+    fn read_tar(archive: &[u8]) -> Vec<(String, char, Vec<u8>)> {
         let mut found = Vec::new();
         let mut rest = archive;
         while rest[0] != 0 {
-            let (block, after) = rest.split_at(BLOCK);
+            let (block, after) = rest.split_at(BLOCK_SIZE);
             let text = |range: std::ops::Range<usize>| {
                 let field = block[range].split(|byte| *byte == 0).next().unwrap_or_default();
                 String::from_utf8_lossy(field).into_owned()
@@ -267,21 +267,21 @@ mod tests {
             assert_eq!((number(108..116), number(116..124), number(136..148)), (0, 0, 0));
             let size = number(124..136);
             found.push((text(0..100), char::from(block[156]), after[..size].to_vec()));
-            rest = &after[size.next_multiple_of(BLOCK)..];
+            rest = &after[size.next_multiple_of(BLOCK_SIZE)..];
         }
-        assert_eq!(rest.len(), 2 * BLOCK, "two empty blocks end it");
+        assert_eq!(rest.len(), 2 * BLOCK_SIZE, "two empty blocks end it");
         found
     }
 
     #[test]
     fn the_archive_names_its_layer_and_configuration_by_their_digests() {
-        let archive = image(vec![
-            Entry::program("run", b"program".to_vec()),
-            Entry::link("etc/deep/link", "../run"),
+        let archive = test_image(vec![
+            ImageEntry::program("run", b"program".to_vec()),
+            ImageEntry::link("etc/deep/link", "../run"),
         ])
-        .archive()
+        .to_archive()
         .expect("it fits");
-        let files = read(&archive);
+        let files = read_tar(&archive);
         let content = |name: &str| {
             &files.iter().find(|(found, ..)| found == name).unwrap_or_else(|| panic!("{name}")).2
         };
@@ -290,15 +290,15 @@ mod tests {
         assert_eq!(manifest[0]["RepoTags"][0], "localhost/example:1");
         let layer = content(manifest[0]["Layers"][0].as_str().expect("a name"));
         let configuration = content(manifest[0]["Config"].as_str().expect("a name"));
-        assert_eq!(manifest[0]["Config"], format!("{}.json", digest(configuration)));
+        assert_eq!(manifest[0]["Config"], format!("{}.json", sha256_hex(configuration)));
         let configuration: serde_json::Value = serde_json::from_slice(configuration).expect("JSON");
         assert_eq!(
             configuration["rootfs"]["diff_ids"][0],
-            format!("sha256:{}", digest(layer)),
+            format!("sha256:{}", sha256_hex(layer)),
             "containerd compares it with what it unpacks"
         );
         assert_eq!(configuration["config"]["User"], "0:0");
-        let names: Vec<_> = read(layer).into_iter().map(|(name, kind, _)| (name, kind)).collect();
+        let names: Vec<_> = read_tar(layer).into_iter().map(|(name, kind, _)| (name, kind)).collect();
         let expected = [("etc/", '5'), ("etc/deep/", '5'), ("etc/deep/link", '2'), ("run", '0')];
         assert_eq!(names, expected.map(|(name, kind)| (name.to_owned(), kind)));
     }
@@ -306,22 +306,22 @@ mod tests {
     #[test]
     fn equal_input_in_another_order_gives_equal_bytes() {
         let entries = [
-            Entry::file("b", b"2".to_vec()),
-            Entry::file("a", vec![7; 513]),
-            Entry::link("c", "a"),
+            ImageEntry::file("b", b"2".to_vec()),
+            ImageEntry::file("a", vec![7; 513]),
+            ImageEntry::link("c", "a"),
         ];
         let mut backwards = entries.to_vec();
         backwards.reverse();
         assert_eq!(
-            image(entries.to_vec()).archive().expect("it fits"),
-            image(backwards).archive().expect("it fits")
+            test_image(entries.to_vec()).to_archive().expect("it fits"),
+            test_image(backwards).to_archive().expect("it fits")
         );
     }
 
     #[test]
     fn a_name_that_does_not_fit_is_refused() {
         let long = "x".repeat(101);
-        let error = image(vec![Entry::file(&long, Vec::new())]).archive().expect_err("too long");
+        let error = test_image(vec![ImageEntry::file(&long, Vec::new())]).to_archive().expect_err("too long");
         assert!(error.to_string().contains(&long));
     }
 
@@ -329,6 +329,6 @@ mod tests {
     fn the_digest_is_that_of_the_standard() {
         // FIPS 180-2, appendix B.1.
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(digest(b"abc"), expected);
+        assert_eq!(sha256_hex(b"abc"), expected);
     }
 }

@@ -1,11 +1,11 @@
 //! Whether a program needs a loader that an empty root does not have.
 
 /// A segment that names the loader (`PT_INTERP`).
-const INTERPRETER: u32 = 3;
+const INTERPRETER_SEGMENT: u32 = 3;
 
 /// Whether these are the bytes of a 64-bit little-endian ELF program without a loader.
 pub(super) fn is_static(program: &[u8]) -> bool {
-    segment_kinds(program).is_some_and(|kinds| !kinds.contains(&INTERPRETER))
+    segment_kinds(program).is_some_and(|kinds| !kinds.contains(&INTERPRETER_SEGMENT))
 }
 
 /// The kinds of the program's segments (ELF-64 object file format, figures 2 and 6).
@@ -14,18 +14,18 @@ fn segment_kinds(program: &[u8]) -> Option<Vec<u32>> {
     if !program.starts_with(&CLASS_64_LITTLE) {
         return None;
     }
-    let offset = u64::from_le_bytes(field(program, 32)?);
-    let size = u16::from_le_bytes(field(program, 54)?);
-    let count = u16::from_le_bytes(field(program, 56)?);
+    let offset = u64::from_le_bytes(read_field(program, 32)?);
+    let size = u16::from_le_bytes(read_field(program, 54)?);
+    let count = u16::from_le_bytes(read_field(program, 56)?);
     (0..count)
         .map(|index| {
             let place = offset.checked_add(u64::from(index) * u64::from(size))?;
-            Some(u32::from_le_bytes(field(program, usize::try_from(place).ok()?)?))
+            Some(u32::from_le_bytes(read_field(program, usize::try_from(place).ok()?)?))
         })
         .collect()
 }
 
-fn field<const SIZE: usize>(bytes: &[u8], offset: usize) -> Option<[u8; SIZE]> {
+fn read_field<const SIZE: usize>(bytes: &[u8], offset: usize) -> Option<[u8; SIZE]> {
     bytes.get(offset..)?.first_chunk().copied()
 }
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     /// A header with segments of these kinds.
-    fn program(kinds: &[u32]) -> Vec<u8> {
+    fn test_program(kinds: &[u32]) -> Vec<u8> {
         let mut bytes = vec![0; 64];
         bytes[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);
         bytes[32..40].copy_from_slice(&64_u64.to_le_bytes());
@@ -50,13 +50,13 @@ mod tests {
 
     #[test]
     fn a_program_with_a_loader_is_not_static() {
-        assert!(is_static(&program(&[1, 1, 6])));
-        assert!(!is_static(&program(&[6, 3, 1])));
+        assert!(is_static(&test_program(&[1, 1, 6])));
+        assert!(!is_static(&test_program(&[6, 3, 1])));
     }
 
     #[test]
-    fn what_is_no_whole_program_is_not_static() {
-        let whole = program(&[1, 1]);
+    fn truncated_or_other_files_are_not_static() {
+        let whole = test_program(&[1, 1]);
         assert!(!is_static(b"#!/bin/sh\n"));
         assert!(!is_static(&whole[..100]));
         assert!(!is_static(&[]));

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use super::layout::Layout;
-use super::order::{functions_of, without_hash};
-use super::product::Product;
-use super::{build_released, file_error};
+use super::link_order_files::LinkOrderFiles;
+use super::function_order::{map_functions, without_hash};
+use super::image_kind::ImageKind;
+use super::{build_release, file_error};
 use crate::conformance;
-use crate::failure::TaskError;
-use crate::house::House;
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::process;
 
 /// What the list says of itself.
-const HEADER: &str = "\
+const LIST_HEADER: &str = "\
 # Functions that ran in `lanyard node` during `cargo xtask bench node`, in the order of their first calls:
 # mangled names without their hash. `cargo xtask image build --release lanyard-node` places them first.
 # `cargo xtask image record` writes this file.
@@ -22,18 +22,18 @@ const HEADER: &str = "\
 
 /// Runs the benchmark of the node plugin with a recorder in the place of the program, and writes the list
 /// of functions that ran.
-pub(super) fn record(house: &House) -> Result<(), TaskError> {
-    let Some(layout) = Layout::of(house, Product::Node) else {
+pub(super) fn record_functions(house: &Repository) -> Result<(), TaskError> {
+    let Some(layout) = LinkOrderFiles::of(house, ImageKind::Node) else {
         return Err(TaskError::Findings {
             check: "architectures on which functions cannot be recorded (x86_64 only)",
             findings: vec![std::env::consts::ARCH.to_owned()],
         });
     };
-    let program = build_released(house, Product::Node)?.root.join("lanyard");
-    let directory = house.target().join("image").join("record");
+    let program = build_release(house, ImageKind::Node)?.root.join("lanyard");
+    let directory = house.target_directory().join("image").join("record");
     fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
-    let map = fs::read_to_string(&layout.map).map_err(file_error("read", &layout.map))?;
-    let functions: BTreeMap<&str, &str> = functions_of(&map).collect();
+    let map = fs::read_to_string(&layout.linker_map).map_err(file_error("read", &layout.linker_map))?;
+    let functions: BTreeMap<&str, &str> = map_functions(&map).collect();
 
     let recorder = directory.join("recorder");
     let source = house.root().join("xtask").join("record").join("functions.c");
@@ -43,14 +43,14 @@ pub(super) fn record(house: &House) -> Result<(), TaskError> {
     let lines: Vec<&str> = functions.keys().copied().collect();
     fs::write(&addresses, lines.join("\n")).map_err(file_error("write", &addresses))?;
 
-    let mut command = conformance::measuring_driver(house, &recorder)?;
+    let mut command = conformance::node_benchmark_command(house, &recorder)?;
     command.env("RECORD_PROGRAM", &program).env("RECORD_ADDRESSES", &addresses);
     command.env("RECORD_OUTPUT", &output);
     command.arg("--measurements").arg(directory.join("measurements.json"));
     process::run(&mut command)?;
 
     let ran = fs::read_to_string(&output).map_err(file_error("read", &output))?;
-    let mut list = HEADER.to_owned();
+    let mut list = LIST_HEADER.to_owned();
     let mut listed = std::collections::BTreeSet::new();
     for name in ran.lines().filter_map(|at| functions.get(at)).map(|it| without_hash(it)) {
         if listed.insert(name) {
@@ -58,6 +58,6 @@ pub(super) fn record(house: &House) -> Result<(), TaskError> {
             list.push('\n');
         }
     }
-    process::say(&format!("{} functions ran", listed.len()));
-    fs::write(&layout.list, list).map_err(file_error("write", &layout.list))
+    process::print_line(&format!("{} functions ran", listed.len()));
+    fs::write(&layout.function_list, list).map_err(file_error("write", &layout.function_list))
 }

@@ -6,46 +6,46 @@ use serde::Deserialize;
 
 /// The packages of the workspace and everything below them.
 #[derive(Debug, Default)]
-pub(super) struct Graph {
-    members: BTreeMap<String, Package>,
+pub(super) struct CrateGraph {
+    members: BTreeMap<String, WorkspaceCrate>,
     /// What every package needs to be built and run, by name.
-    shipped: BTreeMap<String, BTreeSet<String>>,
+    build_dependencies: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// A member of the workspace.
 #[derive(Debug)]
-pub(super) struct Package {
+pub(super) struct WorkspaceCrate {
     pub(super) name: String,
     pub(super) published: bool,
-    pub(super) edges: Vec<Edge>,
+    pub(super) edges: Vec<DependencyEdge>,
 }
 
 /// A dependency as the manifest states it.
 #[derive(Debug)]
-pub(super) struct Edge {
+pub(super) struct DependencyEdge {
     pub(super) to: String,
     pub(super) kind: Option<String>,
     pub(super) features: Vec<String>,
 }
 
-impl Edge {
+impl DependencyEdge {
     /// Whether users of the crate get the dependency too (tests and benches do not count).
     pub(super) fn is_shipped(&self) -> bool {
         self.kind.as_deref() != Some("dev")
     }
 }
 
-impl Graph {
+impl CrateGraph {
     pub(super) fn parse(answer: &[u8]) -> Result<Self, serde_json::Error> {
-        let metadata: Metadata = serde_json::from_slice(answer)?;
+        let metadata: CargoMetadata = serde_json::from_slice(answer)?;
         let names: BTreeMap<&str, &str> =
             metadata.packages.iter().map(|it| (it.id.as_str(), it.name.as_str())).collect();
         let mut graph = Self::default();
         for node in metadata.resolve.iter().flat_map(|resolve| &resolve.nodes) {
             let Some(name) = names.get(node.id.as_str()) else { continue };
-            let below = node.deps.iter().filter(|it| it.dep_kinds.iter().any(Kind::is_shipped));
+            let below = node.deps.iter().filter(|it| it.dep_kinds.iter().any(DependencyKind::is_shipped));
             graph
-                .shipped
+                .build_dependencies
                 .entry((*name).to_owned())
                 .or_default()
                 .extend(below.filter_map(|it| names.get(it.pkg.as_str()).map(|it| (*it).into())));
@@ -60,7 +60,7 @@ impl Graph {
         Ok(graph)
     }
 
-    pub(super) fn members(&self) -> impl Iterator<Item = &Package> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &WorkspaceCrate> {
         self.members.values()
     }
 
@@ -73,7 +73,7 @@ impl Graph {
     }
 
     /// Whether building and running `from` needs `to`, however far below.
-    pub(super) fn reaches(&self, from: &str, to: &str) -> bool {
+    pub(super) fn depends_on(&self, from: &str, to: &str) -> bool {
         let mut seen = BTreeSet::new();
         let mut waiting = vec![from];
         while let Some(name) = waiting.pop() {
@@ -81,7 +81,7 @@ impl Graph {
                 return true;
             }
             if seen.insert(name) {
-                waiting.extend(self.shipped.get(name).into_iter().flatten().map(String::as_str));
+                waiting.extend(self.build_dependencies.get(name).into_iter().flatten().map(String::as_str));
             }
         }
         false
@@ -89,67 +89,67 @@ impl Graph {
 }
 
 #[derive(Debug, Deserialize)]
-struct Metadata {
-    packages: Vec<RawPackage>,
+struct CargoMetadata {
+    packages: Vec<MetadataPackage>,
     workspace_members: Vec<String>,
-    resolve: Option<Resolve>,
+    resolve: Option<ResolveGraph>,
 }
 
 #[derive(Debug, Deserialize)]
-struct RawPackage {
+struct MetadataPackage {
     id: String,
     name: String,
     /// Absent: every registry. An empty list: none.
     publish: Option<Vec<String>>,
-    dependencies: Vec<RawDependency>,
+    dependencies: Vec<MetadataDependency>,
 }
 
-impl RawPackage {
-    fn to_package(&self) -> Package {
-        Package {
+impl MetadataPackage {
+    fn to_package(&self) -> WorkspaceCrate {
+        WorkspaceCrate {
             name: self.name.clone(),
             published: self.publish.as_ref().is_none_or(|registries| !registries.is_empty()),
-            edges: self.dependencies.iter().map(RawDependency::to_edge).collect(),
+            edges: self.dependencies.iter().map(MetadataDependency::to_edge).collect(),
         }
     }
 }
 
 #[derive(Debug, Deserialize)]
-struct RawDependency {
+struct MetadataDependency {
     name: String,
     kind: Option<String>,
     features: Vec<String>,
 }
 
-impl RawDependency {
-    fn to_edge(&self) -> Edge {
-        Edge { to: self.name.clone(), kind: self.kind.clone(), features: self.features.clone() }
+impl MetadataDependency {
+    fn to_edge(&self) -> DependencyEdge {
+        DependencyEdge { to: self.name.clone(), kind: self.kind.clone(), features: self.features.clone() }
     }
 }
 
 #[derive(Debug, Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
+struct ResolveGraph {
+    nodes: Vec<ResolveNode>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Node {
+struct ResolveNode {
     id: String,
-    deps: Vec<NodeDependency>,
+    deps: Vec<ResolveDependency>,
 }
 
 #[derive(Debug, Deserialize)]
-struct NodeDependency {
+struct ResolveDependency {
     pkg: String,
-    dep_kinds: Vec<Kind>,
+    dep_kinds: Vec<DependencyKind>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Kind {
+struct DependencyKind {
     kind: Option<String>,
 }
 
-impl Kind {
+impl DependencyKind {
     fn is_shipped(&self) -> bool {
         self.kind.as_deref() != Some("dev")
     }

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// A workspace of the given members; the second list holds packages from elsewhere.
-fn graph(members: &[Value], foreign: &[Value]) -> Graph {
+fn test_graph(members: &[Value], foreign: &[Value]) -> CrateGraph {
     let named = |package: &Value| {
         let name = package["name"].as_str().expect("every package is named");
         json!({
@@ -31,10 +31,10 @@ fn graph(members: &[Value], foreign: &[Value]) -> Graph {
         "workspace_members": members.iter().map(|it| it["name"].clone()).collect::<Vec<_>>(),
         "resolve": { "nodes": all.iter().map(|it| node(it)).collect::<Vec<_>>() },
     });
-    Graph::parse(metadata.to_string().as_bytes()).expect("the metadata is well formed")
+    CrateGraph::parse(metadata.to_string().as_bytes()).expect("the metadata is well formed")
 }
 
-fn arrow(from: &str, to: &Value) -> Vec<String> {
+fn findings_of_dependency(from: &str, to: &Value) -> Vec<String> {
     let mut members = vec![json!({ "name": from, "needs": [to] })];
     let target = to["name"].as_str().expect("every dependency is named");
     let mut foreign = Vec::new();
@@ -43,11 +43,11 @@ fn arrow(from: &str, to: &Value) -> Vec<String> {
     } else {
         foreign.push(json!({ "name": target, "needs": [] }));
     }
-    findings(&graph(&members, &foreign))
+    layer_findings(&test_graph(&members, &foreign))
 }
 
 #[test]
-fn arrows_down_are_fine() {
+fn dependencies_on_lower_layers_are_allowed() {
     for (from, to) in [
         ("lanyard", "lanyard-up"),
         ("lanyard-up", "lanyard-emulator"),
@@ -55,12 +55,12 @@ fn arrows_down_are_fine() {
         ("lanyard-emulator", "lanyard-vocabulary"),
         ("lanyard-conformance", "lanyard-node"),
     ] {
-        assert_eq!(arrow(from, &json!({ "name": to })), Vec::<String>::new(), "{from} -> {to}");
+        assert_eq!(findings_of_dependency(from, &json!({ "name": to })), Vec::<String>::new(), "{from} -> {to}");
     }
 }
 
 #[test]
-fn arrows_up_and_sideways_are_found_in_tests_too() {
+fn dependencies_on_same_or_higher_layers_are_found() {
     for (from, to) in [
         ("lanyard-vocabulary", "lanyard-api"),
         ("lanyard-clock", "lanyard-vocabulary"),
@@ -69,7 +69,7 @@ fn arrows_up_and_sideways_are_found_in_tests_too() {
         ("lanyard-node", "xtask"),
     ] {
         for kind in [json!(null), json!("dev"), json!("build")] {
-            let found = arrow(from, &json!({ "name": to, "kind": kind }));
+            let found = findings_of_dependency(from, &json!({ "name": to, "kind": kind }));
             assert_eq!(found.len(), 1, "{from} -> {to} as {kind}: {found:?}");
         }
     }
@@ -79,31 +79,31 @@ fn arrows_up_and_sideways_are_found_in_tests_too() {
 fn only_the_tests_of_the_node_may_use_the_kubelet_stand_in() {
     let kubelet =
         |kind| json!({ "name": "lanyard-kubelet", "kind": kind, "features": Vec::<String>::new() });
-    assert_eq!(arrow("lanyard-node", &kubelet(json!("dev"))), Vec::<String>::new());
+    assert_eq!(findings_of_dependency("lanyard-node", &kubelet(json!("dev"))), Vec::<String>::new());
     for (from, kind) in [
         ("lanyard-node", json!(null)),
         ("lanyard-node", json!("build")),
         ("lanyard-operator", json!("dev")),
         ("lanyard-up", json!(null)),
     ] {
-        let found = arrow(from, &kubelet(kind.clone()));
+        let found = findings_of_dependency(from, &kubelet(kind.clone()));
         assert_eq!(found.len(), 1, "{from} as {kind}: {found:?}");
     }
 }
 
 #[test]
-fn the_emulator_stands_alone() {
+fn only_allowed_crates_link_the_emulator() {
     for from in ["lanyard-keyvault", "lanyard-node", "lanyard-conformance"] {
-        let found = arrow(from, &json!({ "name": "lanyard-emulator", "kind": "dev" }));
+        let found = findings_of_dependency(from, &json!({ "name": "lanyard-emulator", "kind": "dev" }));
         assert!(found.concat().contains("over a socket"), "{from}: {found:?}");
     }
-    let found = arrow("lanyard-emulator", &json!({ "name": "lanyard-credential" }));
+    let found = findings_of_dependency("lanyard-emulator", &json!({ "name": "lanyard-credential" }));
     assert!(found.concat().contains("only words and time"), "{found:?}");
 }
 
 #[test]
 fn a_crate_that_is_not_in_the_table_is_found() {
-    let found = findings(&graph(&[json!({ "name": "lanyard-new", "needs": [] })], &[]));
+    let found = layer_findings(&test_graph(&[json!({ "name": "lanyard-new", "needs": [] })], &[]));
     assert_eq!(found, ["lanyard-new is not in the table of layers"]);
 }
 
@@ -112,12 +112,12 @@ fn a_row_without_a_crate_is_found() {
     let (kept, gone) = (&LAYERS[1..], LAYERS[0].0);
     let members: Vec<Value> = kept.iter().map(|(name, _)| json!({ "name": name })).collect();
     let expected = format!("{gone} is in the table of layers and no crate");
-    assert_eq!(stale_rows(&graph(&members, &[])), [expected]);
+    assert_eq!(rows_without_crate(&test_graph(&members, &[])), [expected]);
 }
 
 #[test]
 fn pure_crates_do_not_reach_a_runtime_through_others() {
-    let found = findings(&graph(
+    let found = layer_findings(&test_graph(
         &[json!({ "name": "lanyard-desired", "needs": [{ "name": "between" }] })],
         &[
             json!({ "name": "between", "needs": [{ "name": "tokio" }] }),
@@ -129,22 +129,22 @@ fn pure_crates_do_not_reach_a_runtime_through_others() {
 
 #[test]
 fn the_tests_of_a_pure_crate_may_use_a_runtime() {
-    let found = arrow("lanyard-desired", &json!({ "name": "tokio", "kind": "dev" }));
+    let found = findings_of_dependency("lanyard-desired", &json!({ "name": "tokio", "kind": "dev" }));
     assert_eq!(found, Vec::<String>::new());
 }
 
 #[test]
 fn the_clock_takes_only_time_from_tokio() {
     let time = json!({ "name": "tokio", "features": ["time"] });
-    assert_eq!(arrow("lanyard-clock", &time), Vec::<String>::new());
+    assert_eq!(findings_of_dependency("lanyard-clock", &time), Vec::<String>::new());
     let more = json!({ "name": "tokio", "features": ["time", "net"] });
-    assert_eq!(arrow("lanyard-clock", &more).len(), 1);
+    assert_eq!(findings_of_dependency("lanyard-clock", &more).len(), 1);
 }
 
 #[test]
 fn the_kubernetes_client_begins_at_layer_four() {
-    assert_eq!(arrow("lanyard-azure", &json!({ "name": "kube" })).len(), 1);
-    assert_eq!(arrow("lanyard-operator", &json!({ "name": "kube" })), Vec::<String>::new());
+    assert_eq!(findings_of_dependency("lanyard-azure", &json!({ "name": "kube" })).len(), 1);
+    assert_eq!(findings_of_dependency("lanyard-operator", &json!({ "name": "kube" })), Vec::<String>::new());
 }
 
 #[test]
@@ -155,15 +155,15 @@ fn published_crates_need_only_published_ones() {
             json!({ "name": "lanyard-clock", "publish": publish, "needs": [] }),
         ]
     };
-    assert_eq!(findings(&graph(&members(json!(null)), &[])), Vec::<String>::new());
-    let found = findings(&graph(&members(json!([])), &[]));
+    assert_eq!(layer_findings(&test_graph(&members(json!(null)), &[])), Vec::<String>::new());
+    let found = layer_findings(&test_graph(&members(json!([])), &[]));
     assert!(found.concat().contains("published"), "{found:?}");
 }
 
 #[test]
-fn what_is_decided_against_is_found_in_manifests() {
-    for name in DECIDED_AGAINST {
-        assert_eq!(arrow("lanyard-node", &json!({ "name": name })).len(), 1, "{name}");
+fn banned_crates_are_found_in_manifests() {
+    for name in BANNED_CRATES {
+        assert_eq!(findings_of_dependency("lanyard-node", &json!({ "name": name })).len(), 1, "{name}");
     }
 }
 

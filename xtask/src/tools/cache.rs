@@ -4,26 +4,26 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::failure::TaskError;
+use crate::task_error::TaskError;
 
 /// Runs `install` on a directory beside `place` and renames that one into place, unless `place`
 /// is there already.
 ///
 /// An installation that was interrupted leaves the other directory, which the next one clears.
 /// Other processes that want the same tool wait.
-pub(super) fn in_place(
+pub(super) fn install_atomically(
     place: &Path,
     install: impl FnOnce(&Path) -> Result<(), TaskError>,
 ) -> Result<(), TaskError> {
     if place.is_dir() {
         return Ok(());
     }
-    let lock = lock(&beside(place, "lock"))?;
+    let lock = lock_file(&with_suffix(place, "lock"))?;
     if place.is_dir() {
         return Ok(());
     }
-    let half = beside(place, "half");
-    remove(&half)?;
+    let half = with_suffix(place, "half");
+    remove_directory(&half)?;
     make_directory(&half)?;
     install(&half)?;
     fs::rename(&half, place).map_err(file_error("rename into place", &half))?;
@@ -32,7 +32,7 @@ pub(super) fn in_place(
 }
 
 /// Holds the lock until the returned file is dropped, which also happens when the process dies.
-pub(super) fn lock(path: &Path) -> Result<File, TaskError> {
+pub(super) fn lock_file(path: &Path) -> Result<File, TaskError> {
     if let Some(parent) = path.parent() {
         make_directory(parent)?;
     }
@@ -42,7 +42,7 @@ pub(super) fn lock(path: &Path) -> Result<File, TaskError> {
 }
 
 /// The same path with `.suffix` appended; a version number has dots of its own.
-fn beside(place: &Path, suffix: &str) -> PathBuf {
+fn with_suffix(place: &Path, suffix: &str) -> PathBuf {
     let mut name = place.file_name().unwrap_or_default().to_os_string();
     name.push(".");
     name.push(suffix);
@@ -53,7 +53,7 @@ pub(super) fn make_directory(path: &Path) -> Result<(), TaskError> {
     fs::create_dir_all(path).map_err(file_error("create", path))
 }
 
-pub(super) fn remove(path: &Path) -> Result<(), TaskError> {
+pub(super) fn remove_directory(path: &Path) -> Result<(), TaskError> {
     match fs::remove_dir_all(path) {
         Err(source) if source.kind() != ErrorKind::NotFound => {
             Err(file_error("remove", path)(source))
@@ -63,12 +63,12 @@ pub(super) fn remove(path: &Path) -> Result<(), TaskError> {
 }
 
 /// A symbolic link in a directory that is being built.
-pub(super) fn link(target: &Path, link: &Path) -> Result<(), TaskError> {
+pub(super) fn create_symlink(target: &Path, link: &Path) -> Result<(), TaskError> {
     std::os::unix::fs::symlink(target, link).map_err(file_error("link", link))
 }
 
 /// The files of a directory, sorted; directories in it do not count.
-pub(super) fn files_of(directory: &Path) -> Result<Vec<PathBuf>, TaskError> {
+pub(super) fn list_files(directory: &Path) -> Result<Vec<PathBuf>, TaskError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(file_error("list", directory))? {
         let path = entry.map_err(file_error("list", directory))?.path();
@@ -91,9 +91,9 @@ pub(super) fn file_error(
 /// A short name for what pins a tool (FNV-1a, 64 bits: no secret, no adversary, only a name that
 /// changes with the pins).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fingerprint(u64);
+pub(super) struct ToolFingerprint(u64);
 
-impl Fingerprint {
+impl ToolFingerprint {
     pub(super) const fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
@@ -112,7 +112,7 @@ impl Fingerprint {
         })
     }
 
-    pub(super) fn name(self) -> String {
+    pub(super) fn to_hex(self) -> String {
         format!("{:016x}", self.0)
     }
 }
@@ -121,41 +121,41 @@ impl Fingerprint {
 mod tests {
     use super::*;
 
-    fn directory(name: &str) -> PathBuf {
+    fn test_directory(name: &str) -> PathBuf {
         let place =
             std::env::temp_dir().join(format!("lanyard-xtask-{}-{name}", std::process::id()));
-        remove(&place).expect("it can be removed");
+        remove_directory(&place).expect("it can be removed");
         place
     }
 
     #[test]
-    fn a_broken_installation_leaves_nothing_in_place_and_is_begun_again() {
-        let root = directory("broken");
+    fn interrupted_installation_is_repeated() {
+        let root = test_directory("broken");
         let place = root.join("1.2.3");
-        let broken = in_place(&place, |half| {
+        let broken = install_atomically(&place, |half| {
             fs::write(half.join("program"), "half").expect("it is writable");
             Err(TaskError::Environment("HOME"))
         });
         assert!(broken.is_err() && !place.exists());
-        in_place(&place, |half| {
-            assert!(files_of(half).expect("readable").is_empty(), "what was left is cleared");
+        install_atomically(&place, |half| {
+            assert!(list_files(half).expect("readable").is_empty(), "what was left is cleared");
             fs::write(half.join("program"), "whole").map_err(file_error("write", half))
         })
         .expect("the second one is whole");
         assert_eq!(fs::read_to_string(place.join("program")).expect("readable"), "whole");
-        in_place(&place, |_| panic!("it is there")).expect("nothing to do");
-        remove(&root).expect("it can be removed");
+        install_atomically(&place, |_| panic!("it is there")).expect("nothing to do");
+        remove_directory(&root).expect("it can be removed");
     }
 
     #[test]
     fn versions_that_end_alike_do_not_share_a_directory() {
-        assert_eq!(beside(Path::new("/c/1.36.3"), "half"), Path::new("/c/1.36.3.half"));
+        assert_eq!(with_suffix(Path::new("/c/1.36.3"), "half"), Path::new("/c/1.36.3.half"));
     }
 
     #[test]
     fn the_fingerprint_follows_content_and_its_borders() {
-        let one = Fingerprint::new().with(b"ab").with(b"c").name();
-        let other = Fingerprint::new().with(b"a").with(b"bc").name();
+        let one = ToolFingerprint::new().with(b"ab").with(b"c").to_hex();
+        let other = ToolFingerprint::new().with(b"a").with(b"bc").to_hex();
         assert_eq!(one.len(), 16);
         assert_ne!(one, other);
     }

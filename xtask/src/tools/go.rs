@@ -9,15 +9,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Installed;
-use super::cache::{Fingerprint, file_error, files_of, in_place};
-use crate::failure::TaskError;
-use crate::house::House;
+use super::InstalledTool;
+use super::cache::{ToolFingerprint, file_error, list_files, install_atomically};
+use crate::task_error::TaskError;
+use crate::repository::Repository;
 use crate::process;
 
 /// How programs come out of a Go module.
 #[derive(Debug)]
-pub(super) struct Recipe {
+pub(super) struct GoToolRecipe {
     /// The tool, and the directory below `conformance/tools`.
     pub(super) name: &'static str,
     /// The module whose version is the tool's.
@@ -45,15 +45,15 @@ const DRIVER_PROGRAMS: &[(&str, &str)] = &[(
 const DRIVER_STAMPS: &[(&str, &str)] =
     &[("sigs.k8s.io/secrets-store-csi-driver/pkg/version.BuildVersion", "{version}")];
 
-pub(super) const RECIPES: [Recipe; 10] = [
-    Recipe {
+pub(super) const RECIPES: [GoToolRecipe; 10] = [
+    GoToolRecipe {
         name: "etcd",
         module: "go.etcd.io/etcd/server/v3",
         programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
         stamps: &[],
         on_demand: false,
     },
-    Recipe {
+    GoToolRecipe {
         name: "kubernetes-1.36",
         module: "k8s.io/kubernetes",
         programs: &[
@@ -68,7 +68,7 @@ pub(super) const RECIPES: [Recipe; 10] = [
     },
     // A controller manager and a scheduler may not be newer than their API server, so this is
     // the whole control plane; kubectl may.
-    Recipe {
+    GoToolRecipe {
         name: "kubernetes-1.34",
         module: "k8s.io/kubernetes",
         programs: &[
@@ -80,35 +80,35 @@ pub(super) const RECIPES: [Recipe; 10] = [
         stamps: KUBERNETES_STAMPS,
         on_demand: true,
     },
-    Recipe {
+    GoToolRecipe {
         name: "csi-sanity",
         module: "github.com/kubernetes-csi/csi-test/v5",
         programs: &[("csi-sanity", "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity")],
         stamps: &[],
         on_demand: false,
     },
-    Recipe {
+    GoToolRecipe {
         name: "helm",
         module: "helm.sh/helm/v4",
         programs: &[("helm", "helm.sh/helm/v4/cmd/helm")],
         stamps: &[("helm.sh/helm/v4/internal/version.version", "{version}")],
         on_demand: false,
     },
-    Recipe {
+    GoToolRecipe {
         name: "secrets-store-csi-driver-1.6",
         module: DRIVER,
         programs: DRIVER_PROGRAMS,
         stamps: DRIVER_STAMPS,
         on_demand: false,
     },
-    Recipe {
+    GoToolRecipe {
         name: "secrets-store-csi-driver-1.5",
         module: DRIVER,
         programs: DRIVER_PROGRAMS,
         stamps: DRIVER_STAMPS,
         on_demand: false,
     },
-    Recipe {
+    GoToolRecipe {
         name: "azure-provider",
         module: "github.com/Azure/secrets-store-csi-driver-provider-azure",
         programs: &[(
@@ -121,7 +121,7 @@ pub(super) const RECIPES: [Recipe; 10] = [
         )],
         on_demand: false,
     },
-    Recipe {
+    GoToolRecipe {
         name: "kubernetes-kms",
         module: "github.com/Azure/kubernetes-kms",
         programs: &[("kubernetes-kms", "github.com/Azure/kubernetes-kms/cmd/server")],
@@ -130,7 +130,7 @@ pub(super) const RECIPES: [Recipe; 10] = [
     },
     // The driver's end-to-end provider is a module that no proxy serves; the mock server that
     // it publishes for its own tests is part of the driver's module.
-    Recipe {
+    GoToolRecipe {
         name: "mock-provider",
         module: DRIVER,
         programs: &[("mock-provider", ".")],
@@ -140,22 +140,22 @@ pub(super) const RECIPES: [Recipe; 10] = [
 ];
 
 /// Installs the programs of a recipe.
-pub(super) fn install(house: &House, recipe: &Recipe) -> Result<Installed, TaskError> {
-    let directory = directory(house, recipe);
+pub(super) fn install(house: &Repository, recipe: &GoToolRecipe) -> Result<InstalledTool, TaskError> {
+    let directory = recipe_directory(house, recipe);
     let module_file = directory.join("go.mod");
     let text = fs::read_to_string(&module_file).map_err(file_error("read", &module_file))?;
     let version = required_version(&text, recipe.module).ok_or_else(|| TaskError::Findings {
         check: "recipes whose module is not required by their go.mod",
         findings: vec![format!("{}: {}", recipe.name, recipe.module)],
     })?;
-    let mut pins = Fingerprint::new().with(format!("{recipe:?}").as_bytes());
+    let mut pins = ToolFingerprint::new().with(format!("{recipe:?}").as_bytes());
     for place in std::iter::once(directory.clone())
         .chain(local_replacements(&text).into_iter().map(|path| directory.join(path)))
     {
-        pins = pins.with_files(&files_of(&place)?)?;
+        pins = pins.with_files(&list_files(&place)?)?;
     }
-    let place = house.tool(recipe.name, &format!("{version}-{}", pins.name()));
-    in_place(&place, |half| {
+    let place = house.tool_directory(recipe.name, &format!("{version}-{}", pins.to_hex()));
+    install_atomically(&place, |half| {
         recipe.programs.iter().try_for_each(|(program, package)| {
             let mut build = go_command(house)?;
             build.current_dir(&directory).args(["build", "-ldflags"]);
@@ -164,16 +164,16 @@ pub(super) fn install(house: &House, recipe: &Recipe) -> Result<Installed, TaskE
             process::run(&mut build)
         })
     })?;
-    Ok(Installed { version: version.to_owned(), path: place })
+    Ok(InstalledTool { version: version.to_owned(), path: place })
 }
 
 /// The directory of the programs of a tool.
-pub(crate) fn go_program(house: &House, name: &'static str) -> Result<PathBuf, TaskError> {
-    Ok(install(house, recipe(name)?)?.path)
+pub(crate) fn go_program(house: &Repository, name: &'static str) -> Result<PathBuf, TaskError> {
+    Ok(install(house, find_recipe(name)?)?.path)
 }
 
 /// Finds the recipe of a tool.
-pub(super) fn recipe(name: &'static str) -> Result<&'static Recipe, TaskError> {
+pub(super) fn find_recipe(name: &'static str) -> Result<&'static GoToolRecipe, TaskError> {
     RECIPES.iter().find(|it| it.name == name).ok_or_else(|| TaskError::Unknown {
         what: "recipe",
         name: name.to_owned(),
@@ -183,7 +183,7 @@ pub(super) fn recipe(name: &'static str) -> Result<&'static Recipe, TaskError> {
 
 /// A Go command that works the same on every machine, and takes from Go's cache what another one with
 /// the same flags has compiled.
-pub(crate) fn go_command(house: &House) -> Result<Command, TaskError> {
+pub(crate) fn go_command(house: &Repository) -> Result<Command, TaskError> {
     if !house.has_program("go") {
         return Err(TaskError::Missing {
             program: "Go",
@@ -198,13 +198,13 @@ pub(crate) fn go_command(house: &House) -> Result<Command, TaskError> {
 /// What is compiled otherwise is compiled anew. The linker drops what debuggers read: nobody writes it.
 const BUILD_FLAGS: &str = "-mod=readonly -trimpath -buildvcs=false -gcflags=all=-dwarf=false";
 
-fn directory(house: &House, recipe: &Recipe) -> PathBuf {
+fn recipe_directory(house: &Repository, recipe: &GoToolRecipe) -> PathBuf {
     house.root().join("conformance").join("tools").join(recipe.name)
 }
 
 /// The version that a go.mod requires of a module.
 fn required_version<'a>(module_file: &'a str, module: &str) -> Option<&'a str> {
-    entries(module_file, "require").find_map(|entry| {
+    directive_entries(module_file, "require").find_map(|entry| {
         let (name, rest) = entry.split_once(' ')?;
         (name == module).then(|| rest.split_whitespace().next())?
     })
@@ -212,7 +212,7 @@ fn required_version<'a>(module_file: &'a str, module: &str) -> Option<&'a str> {
 
 /// Directories that a go.mod puts in the place of modules, relative to it.
 fn local_replacements(module_file: &str) -> Vec<&Path> {
-    let mut paths: Vec<&Path> = entries(module_file, "replace")
+    let mut paths: Vec<&Path> = directive_entries(module_file, "replace")
         .filter_map(|entry| entry.split_once(" => "))
         .filter(|(_, target)| target.starts_with("./") || target.starts_with("../"))
         .map(|(_, target)| Path::new(target))
@@ -223,7 +223,7 @@ fn local_replacements(module_file: &str) -> Vec<&Path> {
 }
 
 /// The entries of one directive, in both of its spellings: `verb entry` and `verb ( entries )`.
-fn entries<'a>(module_file: &'a str, verb: &'a str) -> impl Iterator<Item = &'a str> {
+fn directive_entries<'a>(module_file: &'a str, verb: &'a str) -> impl Iterator<Item = &'a str> {
     let mut inside = false;
     module_file.lines().filter_map(move |line| {
         let line = line.trim();
@@ -264,7 +264,7 @@ mod tests {
         c.example v0.36.3\n)\n";
 
     #[test]
-    fn the_version_is_that_of_the_very_module() {
+    fn version_is_read_for_the_exact_module() {
         assert_eq!(required_version(MODULE_FILE, "a.example"), Some("v1.36.3"));
         assert_eq!(required_version("require a.example v2.0.0\n", "a.example"), Some("v2.0.0"));
         assert_eq!(required_version(MODULE_FILE, "a.exam"), None);
@@ -276,8 +276,8 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_tools_must_be_the_same() {
-        let recipe = |programs| Recipe {
+    fn recipe_programs_must_match_go_mod_tools() {
+        let recipe = |programs| GoToolRecipe {
             name: "x",
             module: "a.example",
             programs,
@@ -285,24 +285,24 @@ mod tests {
             on_demand: false,
         };
         let both = recipe(&[("two", "a.example/cmd/two"), ("one", "a.example/cmd/one")]);
-        assert_eq!(disagreement(&both, MODULE_FILE), None);
+        assert_eq!(tool_mismatch(&both, MODULE_FILE), None);
         let less = recipe(&[("one", "a.example/cmd/one")]);
-        assert!(disagreement(&less, MODULE_FILE).is_some());
+        assert!(tool_mismatch(&less, MODULE_FILE).is_some());
     }
 
     #[test]
     fn recipes_agree_with_their_module_files() {
-        let house = House::from_environment().expect("the tests run inside the house");
+        let house = Repository::from_environment().expect("the tests run inside the house");
         for recipe in &RECIPES {
-            let path = directory(&house, recipe).join("go.mod");
+            let path = recipe_directory(&house, recipe).join("go.mod");
             let text = fs::read_to_string(&path).expect("each recipe has its go.mod");
-            assert_eq!(disagreement(recipe, &text), None, "{}", recipe.name);
+            assert_eq!(tool_mismatch(recipe, &text), None, "{}", recipe.name);
         }
     }
 
     /// What a go.mod names as tools, where it is not exactly what the recipe builds.
-    fn disagreement<'a>(recipe: &Recipe, module_file: &'a str) -> Option<Vec<&'a str>> {
-        let mut tools: Vec<&str> = entries(module_file, "tool").collect();
+    fn tool_mismatch<'a>(recipe: &GoToolRecipe, module_file: &'a str) -> Option<Vec<&'a str>> {
+        let mut tools: Vec<&str> = directive_entries(module_file, "tool").collect();
         let mut packages: Vec<&str> =
             recipe.programs.iter().map(|(_, package)| *package).filter(|it| *it != ".").collect();
         tools.sort_unstable();

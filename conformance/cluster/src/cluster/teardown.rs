@@ -10,78 +10,78 @@ use std::path::PathBuf;
 
 use lanyard_clock::Clock;
 
-use super::{is_ours, lock};
-use crate::component::Component;
+use super::{is_cluster_directory, lock_cluster};
+use crate::component::ClusterComponent;
 use crate::error::ClusterError;
-use crate::layout::Layout;
+use crate::layout::ClusterLayout;
 use crate::leftovers::Leftovers;
 use crate::mounts;
-use crate::processes::{self, Process, kill_all, marked};
+use crate::processes::{self, RecordedProcess, kill_all, marked_processes};
 
 /// Takes everything away; returns whether there was anything.
-pub(super) async fn down(layout: &Layout, clock: &dyn Clock) -> Result<bool, ClusterError> {
+pub(super) async fn down(layout: &ClusterLayout, clock: &dyn Clock) -> Result<bool, ClusterError> {
     let exists = layout.root().is_dir();
-    if !exists && marked(layout).is_empty() {
+    if !exists && marked_processes(layout).is_empty() {
         return Ok(false);
     }
     let held = if exists {
-        if !is_ours(layout) {
-            return Err(ClusterError::ForeignDirectory(layout.root().to_path_buf()));
+        if !is_cluster_directory(layout) {
+            return Err(ClusterError::NotAClusterDirectory(layout.root().to_path_buf()));
         }
-        Some(lock(layout)?)
+        Some(lock_cluster(layout)?)
     } else {
         None
     };
-    clear(layout, clock).await?;
+    remove_all_but_lock(layout, clock).await?;
     remove_directory(layout)?;
     drop(held);
     Ok(true)
 }
 
 /// Takes away everything but the directory and its lock.
-pub(super) async fn clear(layout: &Layout, clock: &dyn Clock) -> Result<(), ClusterError> {
+pub(super) async fn remove_all_but_lock(layout: &ClusterLayout, clock: &dyn Clock) -> Result<(), ClusterError> {
     let mut leftovers = Leftovers::default();
-    kill_recorded(layout, &[Component::Kubelet], clock).await?;
-    leftovers.observe(layout);
+    kill_recorded_processes(layout, &[ClusterComponent::Kubelet], clock).await?;
+    leftovers.scan(layout);
     // The shims still live, and collect the containers' dead processes.
     leftovers.kill_containers(clock).await?;
-    kill_recorded(layout, &Component::ALL, clock).await?;
-    kill_marked(layout, clock).await?;
+    kill_recorded_processes(layout, &ClusterComponent::ALL, clock).await?;
+    kill_marked_processes(layout, clock).await?;
     // A container that was being started belongs to nobody now.
-    leftovers.observe(layout);
+    leftovers.scan(layout);
     leftovers.kill_containers(clock).await?;
 
-    let mut remains = named("is still mounted", mounts::unmount_below(layout.root())?);
+    let mut remains = describe_paths("is still mounted", mounts::unmount_below(layout.root())?);
     let groups = leftovers.remove_control_groups(clock).await?;
-    remains.extend(named("is a control group that is in use", groups));
-    remains.extend(named("could not be removed", leftovers.remove_strays()));
+    remains.extend(describe_paths("is a control group that is in use", groups));
+    remains.extend(describe_paths("could not be removed", leftovers.remove_stray_files()));
     if !remains.is_empty() {
         // Removing files now could remove somebody else's, through a mount.
-        return Err(ClusterError::Remains(remains));
+        return Err(ClusterError::LeftoversRemain(remains));
     }
     remove_content(layout)
 }
 
-fn named(what: &str, paths: Vec<PathBuf>) -> Vec<String> {
+fn describe_paths(what: &str, paths: Vec<PathBuf>) -> Vec<String> {
     paths.into_iter().map(|path| format!("{} {what}", path.display())).collect()
 }
 
-async fn kill_recorded(
-    layout: &Layout,
-    components: &[Component],
+async fn kill_recorded_processes(
+    layout: &ClusterLayout,
+    components: &[ClusterComponent],
     clock: &dyn Clock,
 ) -> Result<(), ClusterError> {
-    let running: Vec<(String, Process)> = components
+    let running: Vec<(String, RecordedProcess)> = components
         .iter()
-        .filter_map(|it| Some((it.name().to_owned(), processes::running(layout, *it)?)))
+        .filter_map(|it| Some((it.name().to_owned(), processes::recorded_process(layout, *it)?)))
         .collect();
     kill_all(&running, clock).await
 }
 
 /// Kills what carries the mark, until nothing does: it may start more while we look.
-async fn kill_marked(layout: &Layout, clock: &dyn Clock) -> Result<(), ClusterError> {
-    for _ in 0..ROUNDS {
-        let found = marked(layout);
+async fn kill_marked_processes(layout: &ClusterLayout, clock: &dyn Clock) -> Result<(), ClusterError> {
+    for _ in 0..KILL_ATTEMPTS {
+        let found = marked_processes(layout);
         if found.is_empty() {
             return Ok(());
         }
@@ -90,10 +90,10 @@ async fn kill_marked(layout: &Layout, clock: &dyn Clock) -> Result<(), ClusterEr
     Ok(())
 }
 
-const ROUNDS: usize = 5;
+const KILL_ATTEMPTS: usize = 5;
 
 /// Removes what is in the directory, and keeps the lock.
-fn remove_content(layout: &Layout) -> Result<(), ClusterError> {
+fn remove_content(layout: &ClusterLayout) -> Result<(), ClusterError> {
     let entries = match fs::read_dir(layout.root()) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -101,7 +101,7 @@ fn remove_content(layout: &Layout) -> Result<(), ClusterError> {
     };
     for entry in entries {
         let path = entry.map_err(ClusterError::file("list", layout.root()))?.path();
-        if path == layout.lock() {
+        if path == layout.lock_file() {
             continue;
         }
         let removed = if path.is_dir() && !path.is_symlink() {
@@ -114,12 +114,12 @@ fn remove_content(layout: &Layout) -> Result<(), ClusterError> {
     Ok(())
 }
 
-fn remove_directory(layout: &Layout) -> Result<(), ClusterError> {
+fn remove_directory(layout: &ClusterLayout) -> Result<(), ClusterError> {
     let missing_is_fine = |result: std::io::Result<()>| match result {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
-    missing_is_fine(fs::remove_file(layout.lock()))
+    missing_is_fine(fs::remove_file(layout.lock_file()))
         .and_then(|()| missing_is_fine(fs::remove_dir(layout.root())))
         .map_err(ClusterError::file("remove", layout.root()))
 }

@@ -24,49 +24,49 @@ const DRIVER: &str = "secrets-store.csi.k8s.io";
 
 /// What a driver was asked, and what it is to answer.
 #[derive(Debug, Default)]
-struct Script {
+struct DriverScript {
     calls: Mutex<Vec<String>>,
-    publish: Mutex<Option<Code>>,
-    unpublish: Mutex<Option<Code>>,
-    requests: Mutex<Vec<NodePublishVolumeRequest>>,
-    has_group: bool,
+    publish_error: Mutex<Option<Code>>,
+    unpublish_error: Mutex<Option<Code>>,
+    publish_requests: Mutex<Vec<NodePublishVolumeRequest>>,
+    supports_mount_group: bool,
     /// Holds publishes back until it is notified.
-    hold: Option<Notify>,
+    publish_gate: Option<Notify>,
     /// Publishes that are being worked on.
-    in_flight: AtomicUsize,
-    notified: Mutex<Vec<RegistrationStatus>>,
+    publishes_in_flight: AtomicUsize,
+    registration_statuses: Mutex<Vec<RegistrationStatus>>,
     endpoint: PathBuf,
 }
 
-impl Script {
-    fn note(&self, call: &str, metadata: &tonic::metadata::MetadataMap) {
+impl DriverScript {
+    fn record_call(&self, call: &str, metadata: &tonic::metadata::MetadataMap) {
         let timeout = metadata.get("grpc-timeout").and_then(|it| it.to_str().ok()).unwrap_or("-");
         self.calls.lock().push(format!("{call} {timeout}"));
     }
 
-    fn count(&self, call: &str) -> usize {
+    fn call_count(&self, call: &str) -> usize {
         self.calls.lock().iter().filter(|it| it.starts_with(call)).count()
     }
 }
 
 /// Counts a publish while it is worked on: until it is answered, or until nobody waits for it.
-struct InFlight<'a>(&'a AtomicUsize);
+struct InFlightPublish<'a>(&'a AtomicUsize);
 
-impl<'a> InFlight<'a> {
+impl<'a> InFlightPublish<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count)
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlightPublish<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 #[derive(Debug, Clone)]
-struct FakeDriver(Arc<Script>);
+struct FakeDriver(Arc<DriverScript>);
 
 #[tonic::async_trait]
 impl Node for FakeDriver {
@@ -74,14 +74,14 @@ impl Node for FakeDriver {
         &self,
         request: Request<NodePublishVolumeRequest>,
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
-        self.0.note("Publish", request.metadata());
+        self.0.record_call("Publish", request.metadata());
         let request = request.into_inner();
-        let _in_flight = InFlight::new(&self.0.in_flight);
-        self.0.requests.lock().push(request.clone());
-        if let Some(hold) = &self.0.hold {
+        let _in_flight = InFlightPublish::new(&self.0.publishes_in_flight);
+        self.0.publish_requests.lock().push(request.clone());
+        if let Some(hold) = &self.0.publish_gate {
             hold.notified().await;
         }
-        let code = *self.0.publish.lock();
+        let code = *self.0.publish_error.lock();
         if let Some(code) = code {
             return Err(Status::new(code, "as it was told"));
         }
@@ -94,8 +94,8 @@ impl Node for FakeDriver {
         &self,
         request: Request<NodeUnpublishVolumeRequest>,
     ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
-        self.0.note("Unpublish", request.metadata());
-        let code = *self.0.unpublish.lock();
+        self.0.record_call("Unpublish", request.metadata());
+        let code = *self.0.unpublish_error.lock();
         match code {
             Some(code) => Err(Status::new(code, "as it was told")),
             None => Ok(Response::new(NodeUnpublishVolumeResponse {})),
@@ -106,10 +106,10 @@ impl Node for FakeDriver {
         &self,
         request: Request<NodeGetCapabilitiesRequest>,
     ) -> Result<Response<NodeGetCapabilitiesResponse>, Status> {
-        self.0.note("Capabilities", request.metadata());
+        self.0.record_call("Capabilities", request.metadata());
         let group = Rpc { r#type: rpc::Type::VolumeMountGroup.into() };
         let group = NodeServiceCapability { r#type: Some(Type::Rpc(group)) };
-        let capabilities = if self.0.has_group { vec![group] } else { Vec::new() };
+        let capabilities = if self.0.supports_mount_group { vec![group] } else { Vec::new() };
         Ok(Response::new(NodeGetCapabilitiesResponse { capabilities }))
     }
 
@@ -137,31 +137,31 @@ impl Registration for FakeDriver {
         &self,
         request: Request<RegistrationStatus>,
     ) -> Result<Response<RegistrationStatusResponse>, Status> {
-        self.0.notified.lock().push(request.into_inner());
+        self.0.registration_statuses.lock().push(request.into_inner());
         Ok(Response::new(RegistrationStatusResponse {}))
     }
 }
 
 /// A node with one driver, in virtual time.
-struct Scene {
+struct FakeKubeletFixture {
     root: tempfile::TempDir,
     clock: ManualClock,
-    kubelet: Kubelet,
-    script: Arc<Script>,
-    served: Vec<(SocketFile, JoinHandle<()>)>,
+    kubelet: FakeKubelet,
+    script: Arc<DriverScript>,
+    servers: Vec<(SocketFile, JoinHandle<()>)>,
 }
 
-impl Scene {
-    fn open(script: Script) -> Self {
+impl FakeKubeletFixture {
+    fn with_driver(script: DriverScript) -> Self {
         let root = tempfile::tempdir().unwrap();
         let clock = ManualClock::starting_at(Timestamp::from_second(1_000_000).unwrap());
-        let kubelet = Kubelet::new(root.path(), Arc::new(clock.clone()));
+        let kubelet = FakeKubelet::new(root.path(), Arc::new(clock.clone()));
         std::fs::create_dir_all(root.path().join("plugins_registry")).unwrap();
         let endpoint = root.path().join("csi.sock");
-        let script = Arc::new(Script { endpoint, ..script });
-        let mut scene = Self { root, clock, kubelet, script, served: Vec::new() };
-        scene.kubelet.apply(DriverObject::new(DRIVER).with_audience("api://AzureADTokenExchange"));
-        scene.serve();
+        let script = Arc::new(DriverScript { endpoint, ..script });
+        let mut scene = Self { root, clock, kubelet, script, servers: Vec::new() };
+        scene.kubelet.apply_driver(CsiDriverObject::new(DRIVER).with_audience("api://AzureADTokenExchange"));
+        scene.serve_driver();
         scene
     }
 
@@ -169,7 +169,7 @@ impl Scene {
         self.root.path().join("plugins_registry").join(format!("{DRIVER}-reg.sock"))
     }
 
-    fn serve(&mut self) {
+    fn serve_driver(&mut self) {
         let driver = FakeDriver(Arc::clone(&self.script));
         let node = Server::builder().add_service(NodeServer::new(driver.clone()));
         let registration = Server::builder().add_service(RegistrationServer::new(driver));
@@ -181,11 +181,11 @@ impl Scene {
             let task = tokio::spawn(async move {
                 router.serve_with_incoming(incoming).await.unwrap();
             });
-            self.served.push((file, task));
+            self.servers.push((file, task));
         }
     }
 
-    async fn pass(&self, time: Duration) -> Vec<Event> {
+    async fn advance_clock(&self, time: Duration) -> Vec<KubeletEvent> {
         self.clock.advance(time);
         self.kubelet.tick().await
     }
@@ -193,65 +193,65 @@ impl Scene {
     fn add_pod(&self, uid: &str) -> VolumeKey {
         let volume =
             InlineVolume::new("credentials", DRIVER).with_attribute("secretProviderClass", "cpo");
-        self.kubelet.add(PodSpec::new("clusters", "cpo-0", uid).with_volume(volume));
+        self.kubelet.add_pod(PodSpec::new("clusters", "cpo-0", uid).with_volume(volume));
         VolumeKey::new(uid, "credentials")
     }
 
     fn volume_directory(&self, key: &VolumeKey) -> PathBuf {
-        self.kubelet.target(key).parent().unwrap().to_owned()
+        self.kubelet.target_path(key).parent().unwrap().to_owned()
     }
 }
 
-impl Drop for Scene {
+impl Drop for FakeKubeletFixture {
     fn drop(&mut self) {
-        for (_, task) in &self.served {
+        for (_, task) in &self.servers {
             task.abort();
         }
     }
 }
 
-fn published(events: &[Event]) -> usize {
-    events.iter().filter(|event| matches!(event, Event::Published { .. })).count()
+fn published_count(events: &[KubeletEvent]) -> usize {
+    events.iter().filter(|event| matches!(event, KubeletEvent::Published { .. })).count()
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
-async fn a_driver_is_found_by_its_socket_and_lost_with_it() {
-    let mut scene = Scene::open(Script::default());
+async fn driver_is_registered_and_deregistered_with_its_socket() {
+    let mut scene = FakeKubeletFixture::with_driver(DriverScript::default());
     let events = scene.kubelet.tick().await;
-    let expected = Event::Registered { driver: DRIVER.to_owned(), node_id: "node-1".to_owned() };
+    let expected = KubeletEvent::Registered { driver: DRIVER.to_owned(), node_id: "node-1".to_owned() };
     assert_eq!(events, [expected]);
     let told = RegistrationStatus { plugin_registered: true, error: String::new() };
-    assert_eq!(*scene.script.notified.lock(), [told]);
+    assert_eq!(*scene.script.registration_statuses.lock(), [told]);
     assert_eq!(scene.kubelet.tick().await, [], "it is asked once");
 
-    for (file, task) in scene.served.drain(..) {
+    for (file, task) in scene.servers.drain(..) {
         task.abort();
         drop(file);
     }
     scene.add_pod("uid-1");
     let events = scene.kubelet.tick().await;
-    assert_eq!(events[0], Event::Deregistered { driver: DRIVER.to_owned() });
-    assert!(matches!(events[1], Event::NotSent { .. }), "{events:?}");
+    assert_eq!(events[0], KubeletEvent::Deregistered { driver: DRIVER.to_owned() });
+    assert!(matches!(events[1], KubeletEvent::PublishNotSent { .. }), "{events:?}");
 
-    scene.serve();
-    let events = scene.pass(SECOND).await;
-    assert!(matches!(events[0], Event::Registered { .. }), "{events:?}");
-    assert_eq!(published(&events), 1);
+    scene.serve_driver();
+    let events = scene.advance_clock(SECOND).await;
+    assert!(matches!(events[0], KubeletEvent::Registered { .. }), "{events:?}");
+    assert_eq!(published_count(&events), 1);
 }
 
 #[tokio::test]
-async fn a_publish_is_prepared_asked_twice_and_carries_the_deadline() {
-    let scene = Scene::open(Script::default());
+async fn publish_prepares_directory_queries_capabilities_twice_and_sets_deadline() {
+    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
     let key = scene.add_pod("uid-1");
     let events = scene.kubelet.tick().await;
-    assert_eq!(events.last(), Some(&Event::Published { key: key.clone(), count: 1 }));
+    assert_eq!(events.last(), Some(&KubeletEvent::Published { key: key.clone(), count: 1 }));
     let calls = scene.script.calls.lock().clone();
     assert_eq!(calls, ["Capabilities 120000m", "Capabilities 120000m", "Publish 120000m"]);
 
-    let request = scene.script.requests.lock()[0].clone();
-    assert_eq!(Path::new(&request.target_path), scene.kubelet.target(&key));
+    let request = scene.script.publish_requests.lock()[0].clone();
+    assert_eq!(Path::new(&request.target_path), scene.kubelet.target_path(&key));
     assert!(request.volume_context.contains_key("csi.storage.k8s.io/serviceAccount.tokens"));
     let directory = scene.volume_directory(&key);
     assert_eq!(std::fs::metadata(&directory).unwrap().mode() & 0o7777, 0o750);
@@ -260,183 +260,183 @@ async fn a_publish_is_prepared_asked_twice_and_carries_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_volume_is_published_again_within_a_second_and_then_every_minute_or_so() {
-    let scene = Scene::open(Script::default());
+async fn volume_is_republished_within_a_second_and_then_every_sync_period() {
+    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
     scene.add_pod("uid-1");
     scene.kubelet.tick().await;
-    assert_eq!(published(&scene.pass(SECOND).await), 1);
+    assert_eq!(published_count(&scene.advance_clock(SECOND).await), 1);
     let mut count = 0;
     for _ in 0..3_600 {
-        count += published(&scene.pass(SECOND).await);
+        count += published_count(&scene.advance_clock(SECOND).await);
     }
     assert!((42..=58).contains(&count), "{count}");
     let token = |request: &NodePublishVolumeRequest| {
         request.volume_context["csi.storage.k8s.io/serviceAccount.tokens"].clone()
     };
-    let requests = scene.script.requests.lock();
+    let requests = scene.script.publish_requests.lock();
     assert_ne!(token(&requests[0]), token(requests.last().unwrap()), "the token was renewed");
     assert_eq!(token(&requests[0]), token(&requests[9]), "and kept before");
 }
 
 #[tokio::test]
-async fn a_final_code_at_the_first_publish_leaves_nothing_and_no_unpublish_follows() {
-    let scene = Scene::open(Script::default());
-    *scene.script.publish.lock() = Some(Code::Internal);
+async fn final_code_at_first_publish_removes_directory_without_unpublish() {
+    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
+    *scene.script.publish_error.lock() = Some(Code::Internal);
     let key = scene.add_pod("uid-1");
     scene.kubelet.tick().await;
     assert!(!scene.volume_directory(&key).exists());
-    assert_eq!(scene.script.count("Publish"), 1);
-    scene.pass(Duration::from_millis(499)).await;
-    assert_eq!(scene.script.count("Publish"), 1);
-    scene.pass(Duration::from_millis(1)).await;
-    assert_eq!(scene.script.count("Publish"), 2);
-    scene.kubelet.delete("uid-1");
-    scene.pass(SECOND * 300).await;
-    assert_eq!(scene.script.count("Unpublish"), 0);
-    assert_eq!(scene.kubelet.volumes(), 0);
+    assert_eq!(scene.script.call_count("Publish"), 1);
+    scene.advance_clock(Duration::from_millis(499)).await;
+    assert_eq!(scene.script.call_count("Publish"), 1);
+    scene.advance_clock(Duration::from_millis(1)).await;
+    assert_eq!(scene.script.call_count("Publish"), 2);
+    scene.kubelet.delete_pod("uid-1");
+    scene.advance_clock(SECOND * 300).await;
+    assert_eq!(scene.script.call_count("Unpublish"), 0);
+    assert_eq!(scene.kubelet.volume_count(), 0);
 }
 
 #[tokio::test]
-async fn a_code_that_is_not_final_keeps_the_directory_and_is_unpublished_at_the_end() {
-    let scene = Scene::open(Script::default());
-    *scene.script.publish.lock() = Some(Code::Unavailable);
+async fn non_final_code_keeps_directory_and_unpublishes_on_deletion() {
+    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
+    *scene.script.publish_error.lock() = Some(Code::Unavailable);
     let key = scene.add_pod("uid-1");
     scene.kubelet.tick().await;
     assert!(scene.volume_directory(&key).join("vol_data.json").exists());
-    scene.kubelet.delete("uid-1");
-    let events = scene.pass(SECOND).await;
-    assert_eq!(events, [Event::Unpublished { key: key.clone(), still_mounted: false }]);
+    scene.kubelet.delete_pod("uid-1");
+    let events = scene.advance_clock(SECOND).await;
+    assert_eq!(events, [KubeletEvent::Unpublished { key: key.clone(), still_mounted: false }]);
     assert!(!scene.volume_directory(&key).exists());
 }
 
 #[tokio::test]
-async fn an_error_at_a_republish_takes_nothing_away_and_is_retried_with_back_off() {
-    let scene = Scene::open(Script::default());
+async fn republish_error_keeps_volume_and_retries_with_back_off() {
+    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
     let key = scene.add_pod("uid-1");
     scene.kubelet.tick().await;
-    *scene.script.publish.lock() = Some(Code::InvalidArgument);
-    let events = scene.pass(SECOND).await;
-    assert!(matches!(&events[0], Event::PublishFailed { was_published: true, .. }), "{events:?}");
-    assert!(scene.kubelet.is_mounted(&key) && scene.kubelet.target(&key).exists());
+    *scene.script.publish_error.lock() = Some(Code::InvalidArgument);
+    let events = scene.advance_clock(SECOND).await;
+    assert!(matches!(&events[0], KubeletEvent::PublishFailed { was_published: true, .. }), "{events:?}");
+    assert!(scene.kubelet.is_mounted(&key) && scene.kubelet.target_path(&key).exists());
     let mut tries = 0;
     for _ in 0..1_000 {
-        tries += scene.pass(SECOND).await.len();
+        tries += scene.advance_clock(SECOND).await.len();
     }
     assert!((12..=16).contains(&tries), "{tries}");
 }
 
 #[tokio::test]
-async fn an_unpublish_that_fails_keeps_the_volume_and_is_tried_again() {
-    let scene = Scene::open(Script::default());
+async fn failed_unpublish_keeps_volume_and_is_retried() {
+    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
     let key = scene.add_pod("uid-1");
     scene.kubelet.tick().await;
-    *scene.script.unpublish.lock() = Some(Code::Internal);
-    scene.kubelet.delete("uid-1");
-    let events = scene.pass(SECOND).await;
-    assert!(matches!(&events[0], Event::UnpublishFailed { code: Code::Internal, .. }));
+    *scene.script.unpublish_error.lock() = Some(Code::Internal);
+    scene.kubelet.delete_pod("uid-1");
+    let events = scene.advance_clock(SECOND).await;
+    assert!(matches!(&events[0], KubeletEvent::UnpublishFailed { code: Code::Internal, .. }));
     assert!(scene.volume_directory(&key).exists());
-    *scene.script.unpublish.lock() = None;
-    let events = scene.pass(SECOND).await;
-    assert!(matches!(&events[0], Event::Unpublished { .. }), "{events:?}");
+    *scene.script.unpublish_error.lock() = None;
+    let events = scene.advance_clock(SECOND).await;
+    assert!(matches!(&events[0], KubeletEvent::Unpublished { .. }), "{events:?}");
 }
 
 #[tokio::test]
 async fn a_deleted_pod_waits_for_the_publish_that_is_in_flight() {
-    let scene = Scene::open(Script { hold: Some(Notify::new()), ..Script::default() });
+    let scene = FakeKubeletFixture::with_driver(DriverScript { publish_gate: Some(Notify::new()), ..DriverScript::default() });
     let key = scene.add_pod("uid-1");
     let run = tokio::spawn({
         let kubelet = scene.kubelet.clone();
         async move { kubelet.run(std::future::pending()).await }
     });
-    until(|| scene.script.count("Publish") == 1).await;
-    scene.kubelet.delete("uid-1");
+    wait_until(|| scene.script.call_count("Publish") == 1).await;
+    scene.kubelet.delete_pod("uid-1");
     scene.clock.advance(SECOND * 2);
-    settle().await;
-    assert_eq!(scene.script.count("Unpublish"), 0);
-    scene.script.hold.as_ref().unwrap().notify_one();
-    until(|| scene.kubelet.is_mounted(&key)).await;
-    settle().await;
-    assert_eq!(scene.script.count("Unpublish"), 0);
+    wait_for_network().await;
+    assert_eq!(scene.script.call_count("Unpublish"), 0);
+    scene.script.publish_gate.as_ref().unwrap().notify_one();
+    wait_until(|| scene.kubelet.is_mounted(&key)).await;
+    wait_for_network().await;
+    assert_eq!(scene.script.call_count("Unpublish"), 0);
     scene.clock.advance(Duration::from_millis(200));
-    until(|| scene.kubelet.volumes() == 0).await;
-    assert_eq!(scene.script.count("Unpublish"), 1);
+    wait_until(|| scene.kubelet.volume_count() == 0).await;
+    assert_eq!(scene.script.call_count("Unpublish"), 1);
     run.abort();
 }
 
 #[tokio::test]
-async fn a_call_that_does_not_end_is_given_up_after_two_minutes() {
-    let scene = Scene::open(Script { hold: Some(Notify::new()), ..Script::default() });
+async fn hanging_call_is_abandoned_after_two_minutes() {
+    let scene = FakeKubeletFixture::with_driver(DriverScript { publish_gate: Some(Notify::new()), ..DriverScript::default() });
     scene.add_pod("uid-1");
     let tick = tokio::spawn({
         let kubelet = scene.kubelet.clone();
         async move { kubelet.tick().await }
     });
-    until(|| scene.script.count("Publish") == 1).await;
+    wait_until(|| scene.script.call_count("Publish") == 1).await;
     scene.clock.advance(SECOND * 119);
-    settle().await;
+    wait_for_network().await;
     assert!(!tick.is_finished());
     scene.clock.advance(SECOND);
     let events = tick.await.unwrap();
     let is_late =
-        |it: &Event| matches!(it, Event::PublishFailed { code: Code::DeadlineExceeded, .. });
+        |it: &KubeletEvent| matches!(it, KubeletEvent::PublishFailed { code: Code::DeadlineExceeded, .. });
     assert!(is_late(events.last().unwrap()), "{events:?}");
 }
 
 #[tokio::test]
-async fn a_restarted_kubelet_publishes_what_it_finds_and_unpublishes_what_lost_its_pod() {
-    let scene = Scene::open(Script::default());
+async fn restarted_kubelet_republishes_found_volumes_and_unpublishes_orphans() {
+    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
     let kept = scene.add_pod("uid-1");
     scene.add_pod("uid-2");
     scene.kubelet.tick().await;
     // Both die with the API server's knowledge of the second one.
-    let survivor = Kubelet::new(scene.root.path(), Arc::new(scene.clock.clone()));
-    survivor.apply(DriverObject::new(DRIVER));
+    let survivor = FakeKubelet::new(scene.root.path(), Arc::new(scene.clock.clone()));
+    survivor.apply_driver(CsiDriverObject::new(DRIVER));
     let volume = InlineVolume::new("credentials", DRIVER);
-    survivor.add(PodSpec::new("clusters", "cpo-0", "uid-1").with_volume(volume));
+    survivor.add_pod(PodSpec::new("clusters", "cpo-0", "uid-1").with_volume(volume));
     survivor.restart().await.unwrap();
     survivor.tick().await;
-    assert_eq!(scene.script.count("Publish"), 2);
+    assert_eq!(scene.script.call_count("Publish"), 2);
     scene.clock.advance(Duration::from_millis(1_300));
     survivor.tick().await;
-    assert_eq!(scene.script.count("Unpublish"), 1);
+    assert_eq!(scene.script.call_count("Unpublish"), 1);
     scene.clock.advance(Duration::from_millis(100));
     survivor.tick().await;
-    assert_eq!(scene.script.count("Publish"), 3);
+    assert_eq!(scene.script.call_count("Publish"), 3);
     assert!(survivor.is_mounted(&kept));
-    assert_eq!(survivor.volumes(), 1);
+    assert_eq!(survivor.volume_count(), 1);
 }
 
 #[tokio::test]
-async fn a_restart_breaks_off_the_call_in_flight_and_the_next_one_is_alone() {
-    let scene = Scene::open(Script { hold: Some(Notify::new()), ..Script::default() });
+async fn restart_cancels_the_call_in_flight_before_the_next_one() {
+    let scene = FakeKubeletFixture::with_driver(DriverScript { publish_gate: Some(Notify::new()), ..DriverScript::default() });
     let key = scene.add_pod("uid-1");
     let run = tokio::spawn({
         let kubelet = scene.kubelet.clone();
         async move { kubelet.run(std::future::pending()).await }
     });
-    let in_flight = || scene.script.in_flight.load(Ordering::SeqCst);
-    until(|| scene.script.count("Publish") == 1 && in_flight() == 1).await;
+    let in_flight = || scene.script.publishes_in_flight.load(Ordering::SeqCst);
+    wait_until(|| scene.script.call_count("Publish") == 1 && in_flight() == 1).await;
     scene.kubelet.restart().await.unwrap();
-    until(|| in_flight() == 0).await;
+    wait_until(|| in_flight() == 0).await;
     let told = scene.kubelet.take_events();
-    let is_about_volume = |it: &Event| !matches!(it, Event::Registered { .. });
+    let is_about_volume = |it: &KubeletEvent| !matches!(it, KubeletEvent::Registered { .. });
     assert!(!told.iter().any(is_about_volume), "who died tells nothing: {told:?}");
 
     scene.clock.advance(Duration::from_millis(1_400));
-    until(|| scene.script.count("Publish") == 2 && in_flight() == 1).await;
-    scene.script.hold.as_ref().unwrap().notify_one();
-    until(|| scene.kubelet.is_mounted(&key)).await;
-    assert_eq!((scene.script.count("Publish"), in_flight()), (2, 0));
+    wait_until(|| scene.script.call_count("Publish") == 2 && in_flight() == 1).await;
+    scene.script.publish_gate.as_ref().unwrap().notify_one();
+    wait_until(|| scene.kubelet.is_mounted(&key)).await;
+    assert_eq!((scene.script.call_count("Publish"), in_flight()), (2, 0));
     run.abort();
 }
 
 #[tokio::test]
-async fn a_driver_that_was_killed_needs_no_new_registration() {
-    let mut scene = Scene::open(Script::default());
+async fn killed_driver_needs_no_new_registration() {
+    let mut scene = FakeKubeletFixture::with_driver(DriverScript::default());
     scene.add_pod("uid-1");
     scene.kubelet.tick().await;
     // As SIGKILL does, the names stay.
-    for (file, task) in scene.served.drain(..) {
+    for (file, task) in scene.servers.drain(..) {
         let (name, aside) = (file.path().to_owned(), scene.root.path().join("aside"));
         std::fs::rename(&name, &aside).unwrap();
         drop(file);
@@ -444,20 +444,20 @@ async fn a_driver_that_was_killed_needs_no_new_registration() {
         task.abort();
         assert!(task.await.is_err());
     }
-    let events = scene.pass(SECOND).await;
-    let is_refused = |it: &Event| matches!(it, Event::NotSent { message, .. } if message.contains("Unavailable"));
+    let events = scene.advance_clock(SECOND).await;
+    let is_refused = |it: &KubeletEvent| matches!(it, KubeletEvent::PublishNotSent { message, .. } if message.contains("Unavailable"));
     assert!(matches!(events.as_slice(), [event] if is_refused(event)), "{events:?}");
-    assert!(scene.kubelet.registered(DRIVER).is_some());
+    assert!(scene.kubelet.registered_driver(DRIVER).is_some());
 }
 
-async fn settle() {
+async fn wait_for_network() {
     for _ in 0..500 {
         tokio::task::yield_now().await;
     }
 }
 
 /// Waits for what real sockets do; a test that never sees it hangs and is killed.
-async fn until(mut is_so: impl FnMut() -> bool) {
+async fn wait_until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         tokio::task::yield_now().await;
     }

@@ -1,8 +1,8 @@
 //! The charts, judged by Helm and by a Kubernetes API.
 
-mod authority;
-mod operator_ownership;
-mod ownership;
+mod generated_ca;
+mod operator_chart_ownership;
+mod node_chart_ownership;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,62 +10,62 @@ use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
 
-use super::chain;
-use crate::helm::{Chart, Helm, HelmError};
-use crate::site::Site;
+use super::failed_with_causes;
+use crate::helm::{LanyardChart, Helm, HelmError};
+use crate::suite_cluster::SuiteCluster;
 
 /// Values that are rendered and compared with the committed objects.
 #[derive(Debug, Clone, Copy)]
-struct Variant {
-    chart: Chart,
+struct ChartValuesVariant {
+    chart: LanyardChart,
     /// The name of the two files: `NAME.values.yaml` and `NAME.golden.yaml`.
     name: &'static str,
     /// The version of the cluster.
-    kubernetes: &'static str,
+    kubernetes_version: &'static str,
     /// An API that is there beside those of Kubernetes.
-    api: Option<&'static str>,
+    extra_api_version: Option<&'static str>,
 }
 
-const fn variant(chart: Chart, name: &'static str, kubernetes: &'static str) -> Variant {
-    Variant { chart, name, kubernetes, api: None }
+const fn chart_values_variant(chart: LanyardChart, name: &'static str, kubernetes: &'static str) -> ChartValuesVariant {
+    ChartValuesVariant { chart, name, kubernetes_version: kubernetes, extra_api_version: None }
 }
 
-impl Variant {
+impl ChartValuesVariant {
     /// The name in the names of trials.
-    fn title(self) -> String {
+    fn trial_suffix(self) -> String {
         let name = self.name.replace(['-', '.'], "_");
         match self.chart {
-            Chart::Node => name,
-            Chart::Operator => format!("operator_{name}"),
-            Chart::Azure => format!("azure_{name}"),
+            LanyardChart::Node => name,
+            LanyardChart::Operator => format!("operator_{name}"),
+            LanyardChart::Azure => format!("azure_{name}"),
         }
     }
 
     /// The same where an API is there.
-    const fn with(self, api: &'static str) -> Self {
-        Self { api: Some(api), ..self }
+    const fn with_api(self, api: &'static str) -> Self {
+        Self { extra_api_version: Some(api), ..self }
     }
 }
 
-const MONITORS: &str = "monitoring.coreos.com/v1/PodMonitor";
+const POD_MONITOR_API: &str = "monitoring.coreos.com/v1/PodMonitor";
 
-const VARIANTS: [Variant; 12] = [
-    variant(Chart::Node, "defaults", "1.36.3"),
-    variant(Chart::Node, "tokens-in-the-volume-context", "1.34.4"),
-    variant(Chart::Node, "beside-another-driver", "1.36.3"),
-    variant(Chart::Node, "least", "1.36.3"),
-    variant(Chart::Node, "openshift", "1.36.3").with("security.openshift.io/v1"),
-    variant(Chart::Node, "everything", "1.36.3").with(MONITORS),
-    variant(Chart::Operator, "defaults", "1.36.3"),
-    variant(Chart::Operator, "beside-hypershift", "1.36.3"),
-    variant(Chart::Operator, "everything", "1.36.3").with(MONITORS),
-    variant(Chart::Azure, "defaults", "1.36.3"),
-    variant(Chart::Azure, "network-of-the-node", "1.36.3"),
-    variant(Chart::Azure, "everything", "1.36.3"),
+const VARIANTS: [ChartValuesVariant; 12] = [
+    chart_values_variant(LanyardChart::Node, "defaults", "1.36.3"),
+    chart_values_variant(LanyardChart::Node, "tokens-in-the-volume-context", "1.34.4"),
+    chart_values_variant(LanyardChart::Node, "beside-another-driver", "1.36.3"),
+    chart_values_variant(LanyardChart::Node, "least", "1.36.3"),
+    chart_values_variant(LanyardChart::Node, "openshift", "1.36.3").with_api("security.openshift.io/v1"),
+    chart_values_variant(LanyardChart::Node, "everything", "1.36.3").with_api(POD_MONITOR_API),
+    chart_values_variant(LanyardChart::Operator, "defaults", "1.36.3"),
+    chart_values_variant(LanyardChart::Operator, "beside-hypershift", "1.36.3"),
+    chart_values_variant(LanyardChart::Operator, "everything", "1.36.3").with_api(POD_MONITOR_API),
+    chart_values_variant(LanyardChart::Azure, "defaults", "1.36.3"),
+    chart_values_variant(LanyardChart::Azure, "network-of-the-node", "1.36.3"),
+    chart_values_variant(LanyardChart::Azure, "everything", "1.36.3"),
 ];
 
 /// Values that must be refused, and what the refusal must name.
-const REFUSED: [(&str, &str, &str); 14] = [
+const REFUSED_NODE_VALUES: [(&str, &str, &str); 14] = [
     ("an_unknown_value", "linux.imgae.tag=1", "imgae"),
     ("a_value_of_the_upstream_chart_that_nobody_reads", "windows.enabled=true", "windows"),
     ("a_driver_name_that_the_kubelet_refuses", "driverName=.driver", "driverName"),
@@ -99,7 +99,7 @@ const REFUSED: [(&str, &str, &str); 14] = [
 ];
 
 /// The same for the chart of the operator.
-const REFUSED_BY_OPERATOR: [(&str, &str, &str); 12] = [
+const REFUSED_OPERATOR_VALUES: [(&str, &str, &str); 12] = [
     ("an_unknown_value", "replicass=2", "replicass"),
     ("a_role_that_does_not_exist", "role=observer", "/role"),
     ("a_reader_that_is_no_client_id", "keyVaultUserClientID=reader", "/keyVaultUserClientID"),
@@ -123,7 +123,7 @@ const REFUSED_BY_OPERATOR: [(&str, &str, &str); 12] = [
 ];
 
 /// The same for the chart of the local Azure.
-const REFUSED_BY_AZURE: [(&str, &str, &str); 9] = [
+const REFUSED_AZURE_VALUES: [(&str, &str, &str); 9] = [
     ("an_unknown_value", "hostedclusters=x", "hostedclusters"),
     ("a_type_of_the_service", "service.type=LoadBalancer", "type"),
     ("more_than_one_replica", "replicas=2", "replicas"),
@@ -145,127 +145,127 @@ const REFUSED_BY_AZURE: [(&str, &str, &str); 9] = [
 
 /// What the trials need.
 #[derive(Debug)]
-pub(crate) struct Stage {
-    pub(crate) helm: Helm,
+pub(crate) struct ChartSuiteFixture {
+    pub(crate) node_helm: Helm,
     /// The same for the chart of the operator.
-    pub(crate) operator: Helm,
+    pub(crate) operator_helm: Helm,
     /// The same for the chart of the local Azure.
-    pub(crate) azure: Helm,
-    pub(crate) site: Arc<Site>,
+    pub(crate) azure_helm: Helm,
+    pub(crate) suite_cluster: Arc<SuiteCluster>,
     /// `conformance/kubernetes`.
-    pub(crate) golden: PathBuf,
+    pub(crate) golden_root: PathBuf,
     /// Write what is rendered instead of comparing it.
     pub(crate) bless: bool,
 }
 
-pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
+pub(crate) fn trials(stage: ChartSuiteFixture) -> Vec<Trial> {
     let stage = Arc::new(stage);
     let mut trials = vec![
-        trial("chart::lint_finds_nothing", &stage, |stage| stage.helm.lint().map_err(chain)),
+        trial("chart::lint_finds_nothing", &stage, |stage| stage.node_helm.lint().map_err(failed_with_causes)),
         trial("chart::lint_finds_nothing_in_the_chart_of_the_operator", &stage, |stage| {
-            stage.operator.lint().map_err(chain)
+            stage.operator_helm.lint().map_err(failed_with_causes)
         }),
         trial("chart::lint_finds_nothing_in_the_chart_of_the_local_azure", &stage, |stage| {
-            stage.azure.lint().map_err(chain)
+            stage.azure_helm.lint().map_err(failed_with_causes)
         }),
     ];
     for variant in VARIANTS {
-        let name = variant.title();
+        let name = variant.trial_suffix();
         trials.push(trial(&format!("chart::{name}_renders_as_committed"), &stage, move |stage| {
-            stage.render(variant)
+            stage.expect_golden(variant)
         }));
-        if variant.api.is_none() {
+        if variant.extra_api_version.is_none() {
             trials.push(trial(
                 &format!("chart::the_api_takes_every_object_of_{name}"),
                 &stage,
-                move |stage| stage.validate(variant),
+                move |stage| stage.expect_admitted(variant),
             ));
         }
     }
-    for (name, value, named) in REFUSED {
+    for (name, value, named) in REFUSED_NODE_VALUES {
         trials.push(trial(&format!("chart::{name}_is_refused"), &stage, move |stage| {
-            stage.refuse(Chart::Node, value, named)
+            stage.expect_values_refused(LanyardChart::Node, value, named)
         }));
     }
-    for (name, value, named) in REFUSED_BY_OPERATOR {
+    for (name, value, named) in REFUSED_OPERATOR_VALUES {
         let name = format!("chart::{name}_is_refused_by_the_operator");
-        trials.push(trial(&name, &stage, move |stage| stage.refuse(Chart::Operator, value, named)));
+        trials.push(trial(&name, &stage, move |stage| stage.expect_values_refused(LanyardChart::Operator, value, named)));
     }
-    for (name, value, named) in REFUSED_BY_AZURE {
+    for (name, value, named) in REFUSED_AZURE_VALUES {
         let name = format!("chart::{name}_is_refused_by_the_local_azure");
-        trials.push(trial(&name, &stage, move |stage| stage.refuse(Chart::Azure, value, named)));
+        trials.push(trial(&name, &stage, move |stage| stage.expect_values_refused(LanyardChart::Azure, value, named)));
     }
-    trials.extend(ownership::trials(&stage));
-    trials.extend(operator_ownership::trials(&stage));
-    trials.extend(authority::trials(&stage));
+    trials.extend(node_chart_ownership::trials(&stage));
+    trials.extend(operator_chart_ownership::trials(&stage));
+    trials.extend(generated_ca::trials(&stage));
     trials
 }
 
 fn trial(
     name: &str,
-    stage: &Arc<Stage>,
-    run: impl FnOnce(&Stage) -> Result<(), Failed> + Send + 'static,
+    stage: &Arc<ChartSuiteFixture>,
+    run: impl FnOnce(&ChartSuiteFixture) -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
     let stage = Arc::clone(stage);
     Trial::test(name, move || run(&stage))
 }
 
-impl Stage {
-    const fn helm(&self, chart: Chart) -> &Helm {
+impl ChartSuiteFixture {
+    const fn helm_for(&self, chart: LanyardChart) -> &Helm {
         match chart {
-            Chart::Node => &self.helm,
-            Chart::Operator => &self.operator,
-            Chart::Azure => &self.azure,
+            LanyardChart::Node => &self.node_helm,
+            LanyardChart::Operator => &self.operator_helm,
+            LanyardChart::Azure => &self.azure_helm,
         }
     }
 
     /// Where the values and the committed objects of a chart are.
-    fn golden(&self, chart: Chart) -> PathBuf {
-        self.golden.join(match chart {
-            Chart::Node => "chart",
-            Chart::Operator => "operator-chart",
-            Chart::Azure => "azure-chart",
+    fn golden_directory(&self, chart: LanyardChart) -> PathBuf {
+        self.golden_root.join(match chart {
+            LanyardChart::Node => "chart",
+            LanyardChart::Operator => "operator-chart",
+            LanyardChart::Azure => "azure-chart",
         })
     }
 
-    fn rendered(&self, variant: Variant) -> Result<String, Failed> {
-        let values = self.golden(variant.chart).join(format!("{}.values.yaml", variant.name));
-        let mut arguments = vec!["--kube-version", variant.kubernetes];
-        if let Some(api) = variant.api {
+    fn render_variant(&self, variant: ChartValuesVariant) -> Result<String, Failed> {
+        let values = self.golden_directory(variant.chart).join(format!("{}.values.yaml", variant.name));
+        let mut arguments = vec!["--kube-version", variant.kubernetes_version];
+        if let Some(api) = variant.extra_api_version {
             arguments.extend(["--api-versions", api]);
         }
-        self.helm(variant.chart).template(&values, &arguments).map_err(chain)
+        self.helm_for(variant.chart).template(&values, &arguments).map_err(failed_with_causes)
     }
 
-    fn render(&self, variant: Variant) -> Result<(), Failed> {
-        let rendered = self.rendered(variant)?;
-        let golden = self.golden(variant.chart).join(format!("{}.golden.yaml", variant.name));
+    fn expect_golden(&self, variant: ChartValuesVariant) -> Result<(), Failed> {
+        let rendered = self.render_variant(variant)?;
+        let golden = self.golden_directory(variant.chart).join(format!("{}.golden.yaml", variant.name));
         if self.bless {
-            return fs::write(&golden, rendered).map_err(chain);
+            return fs::write(&golden, rendered).map_err(failed_with_causes);
         }
-        let committed = fs::read_to_string(&golden).map_err(chain)?;
-        compare(&committed, &rendered, &golden)
+        let committed = fs::read_to_string(&golden).map_err(failed_with_causes)?;
+        compare_with_golden(&committed, &rendered, &golden)
     }
 
     /// The API reads every object strictly and admits it, without keeping it.
-    fn validate(&self, variant: Variant) -> Result<(), Failed> {
-        let rendered = self.rendered(variant)?;
-        let kubectl = &self.site.kubectl;
+    fn expect_admitted(&self, variant: ChartValuesVariant) -> Result<(), Failed> {
+        let rendered = self.render_variant(variant)?;
+        let kubectl = &self.suite_cluster.kubectl;
         // The API admits no object of a namespace that it would only have created.
-        let namespaces = authority::namespaces(variant.chart, &rendered);
+        let namespaces = generated_ca::rendered_namespaces(variant.chart, &rendered);
         for name in &namespaces {
-            kubectl.run(&["create", "namespace", name]).map_err(chain)?;
+            kubectl.run(&["create", "namespace", name]).map_err(failed_with_causes)?;
         }
-        let admitted = kubectl.admit(&rendered);
+        let admitted = kubectl.apply_dry_run(&rendered);
         for name in &namespaces {
-            kubectl.delete(&["namespace", name]).map_err(chain)?;
+            kubectl.delete(&["namespace", name]).map_err(failed_with_causes)?;
         }
-        admitted.map_err(chain)
+        admitted.map_err(failed_with_causes)
     }
 
-    fn refuse(&self, chart: Chart, value: &str, named: &str) -> Result<(), Failed> {
-        let values = self.golden(chart).join("defaults.values.yaml");
-        match self.helm(chart).template(&values, &["--set", value]) {
+    fn expect_values_refused(&self, chart: LanyardChart, value: &str, named: &str) -> Result<(), Failed> {
+        let values = self.golden_directory(chart).join("defaults.values.yaml");
+        match self.helm_for(chart).template(&values, &["--set", value]) {
             Ok(_) => Err("Helm rendered it".into()),
             // Helm's own words, without the call, which names the value anyway.
             Err(HelmError::Failed { message, .. }) if message.contains(named) => Ok(()),
@@ -274,7 +274,7 @@ impl Stage {
     }
 }
 
-fn compare(committed: &str, rendered: &str, golden: &Path) -> Result<(), Failed> {
+fn compare_with_golden(committed: &str, rendered: &str, golden: &Path) -> Result<(), Failed> {
     if committed == rendered {
         return Ok(());
     }

@@ -13,17 +13,17 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use self::report::Spec;
+use self::report::SanitySpec;
 use crate::kubectl::KubectlError;
-use crate::peers::{Nook, PeerError, Rotation};
-use crate::program::Environment;
-use crate::site::Site;
+use crate::driver_processes::{DriverFixtureDirectory, DriverProcessError, DriverRotation};
+use crate::client_program::EnvironmentVariables;
+use crate::suite_cluster::SuiteCluster;
 
 /// The suite could not be run.
 #[derive(Debug, Error)]
 pub(crate) enum SanityError {
     #[error(transparent)]
-    Peer(#[from] PeerError),
+    Process(#[from] DriverProcessError),
     #[error(transparent)]
     Kubectl(#[from] KubectlError),
     #[error("csi-sanity could not be started")]
@@ -42,8 +42,8 @@ pub(crate) enum SanityError {
 
 /// What the suite runs on.
 #[derive(Debug)]
-pub(crate) struct Stage {
-    pub(crate) site: Arc<Site>,
+pub(crate) struct CsiSuiteFixture {
+    pub(crate) suite_cluster: Arc<SuiteCluster>,
     pub(crate) csi_sanity: PathBuf,
     pub(crate) mock_provider: PathBuf,
     /// Our program, built with the feature `sanity`.
@@ -52,137 +52,137 @@ pub(crate) struct Stage {
 
 /// One run of csi-sanity.
 #[derive(Debug, Clone, Copy)]
-struct Run {
-    name: &'static str,
+struct SanityRun {
+    test_name: &'static str,
     /// Specs that make no sense here.
-    skip: &'static str,
+    skip_pattern: &'static str,
     /// How many specs must have run.
-    count: usize,
+    minimum_specs: usize,
     /// Whether our program has a controller that makes nothing, and lets volumes be writable: the
     /// specs of whole lives want both.
     with_controller: bool,
 }
 
 /// A driver with nothing but a node service. The specs that are skipped call a controller.
-const NODE_ONLY: Run = Run {
-    name: "node_only",
-    skip: "Controller Server|GroupController|SnapshotMetadata|should remove target path",
-    count: 10,
+const NODE_ONLY_RUN: SanityRun = SanityRun {
+    test_name: "node_only",
+    skip_pattern: "Controller Server|GroupController|SnapshotMetadata|should remove target path",
+    minimum_specs: 10,
     with_controller: false,
 };
 
 /// With the controller: everything that it does not say it cannot do.
-const LIFE_CYCLE: Run = Run {
-    name: "life_cycle",
-    skip: "GroupController|SnapshotMetadata",
-    count: 28,
+const LIFECYCLE_RUN: SanityRun = SanityRun {
+    test_name: "life_cycle",
+    skip_pattern: "GroupController|SnapshotMetadata",
+    minimum_specs: 28,
     with_controller: true,
 };
 
 /// Switches the controller on, in programs that are built with it.
-const CONTROLLER: &str = "LANYARD_TEST_CONTROLLER";
+const CONTROLLER_VARIABLE: &str = "LANYARD_TEST_CONTROLLER";
 
 const NAMESPACE: &str = "sanity";
-const PROVIDER: &str = "e2e-provider";
-const CLASS: &str = "sanity";
+const PROVIDER_NAME: &str = "e2e-provider";
+const CLASS_NAME: &str = "sanity";
 /// The id of the pod.
-const POD: &str = "00000000-0000-4000-8000-000000000000";
+const POD_UID: &str = "00000000-0000-4000-8000-000000000000";
 
-pub(crate) fn trials(stage: &Stage) -> Result<Vec<Trial>, SanityError> {
+pub(crate) fn trials(stage: &CsiSuiteFixture) -> Result<Vec<Trial>, SanityError> {
     let mut trials = Vec::new();
-    for run in [NODE_ONLY, LIFE_CYCLE] {
-        let specs = stage.site.runtime.block_on(stage.judge(run))?;
-        trials.extend(as_trials(run, specs));
+    for run in [NODE_ONLY_RUN, LIFECYCLE_RUN] {
+        let specs = stage.suite_cluster.runtime.block_on(stage.run_csi_sanity(run))?;
+        trials.extend(spec_trials(run, specs));
     }
     Ok(trials)
 }
 
-fn as_trials(run: Run, specs: Vec<Spec>) -> Vec<Trial> {
-    let (ran, wanted) = (specs.len(), run.count);
+fn spec_trials(run: SanityRun, specs: Vec<SanitySpec>) -> Vec<Trial> {
+    let (ran, wanted) = (specs.len(), run.minimum_specs);
     let mut trials: Vec<Trial> = specs
         .into_iter()
         .map(|spec| {
-            let name = format!("csi::{}: {}", run.name, spec.name);
+            let name = format!("csi::{}: {}", run.test_name, spec.name);
             Trial::test(name, move || spec.failure.map_or(Ok(()), |failure| Err(failure.into())))
         })
         .collect();
-    trials.push(Trial::test(format!("csi::{}: {wanted} specs have run", run.name), move || {
+    trials.push(Trial::test(format!("csi::{}: {wanted} specs have run", run.test_name), move || {
         if ran == wanted { Ok(()) } else { Err(format!("{ran} have").into()) }
     }));
     trials
 }
 
-impl Stage {
+impl CsiSuiteFixture {
     /// The namespace of the suite, with the CRDs of the chart and a class.
     pub(crate) fn prepare(&self, crds: &str) -> Result<(), KubectlError> {
-        let kubectl = &self.site.kubectl;
-        kubectl.found(NAMESPACE, crds)?;
-        kubectl.apply(&class())
+        let kubectl = &self.suite_cluster.kubectl;
+        kubectl.create_namespace_with_definitions(NAMESPACE, crds)?;
+        kubectl.apply(&class_manifest())
     }
 
     /// Runs csi-sanity on our program over a provider that always answers the same.
-    async fn judge(&self, run: Run) -> Result<Vec<Spec>, SanityError> {
-        let directory = self.site.directory();
-        let nook = Nook::new(directory, run.name, self.site.kubectl.kubeconfig())?;
-        let mut provider = nook.mock_provider(&self.mock_provider, PROVIDER).await?;
-        provider.answer(&answer()).await?;
-        let mut environment = Environment::new();
+    async fn run_csi_sanity(&self, run: SanityRun) -> Result<Vec<SanitySpec>, SanityError> {
+        let directory = self.suite_cluster.directory();
+        let nook = DriverFixtureDirectory::new(directory, run.test_name, self.suite_cluster.kubectl.kubeconfig())?;
+        let mut provider = nook.start_mock_provider(&self.mock_provider, PROVIDER_NAME).await?;
+        provider.set_response(&mock_response()).await?;
+        let mut environment = EnvironmentVariables::new();
         if run.with_controller {
-            environment.insert(CONTROLLER, "1".into());
+            environment.insert(CONTROLLER_VARIABLE, "1".into());
         }
-        let driver = nook.lanyard(&self.lanyard, Rotation::Off, &environment).await?;
-        let parameters = directory.join(format!("{}.parameters.yaml", run.name));
-        write(&parameters, &context().to_string())?;
-        let report = directory.join(format!("{}.json", run.name));
+        let driver = nook.start_lanyard_node(&self.lanyard, DriverRotation::Disabled, &environment).await?;
+        let parameters = directory.join(format!("{}.parameters.yaml", run.test_name));
+        write_file(&parameters, &volume_context().to_string())?;
+        let report = directory.join(format!("{}.json", run.test_name));
         // As a kubelet makes it; csi-sanity makes and removes what is below.
-        let pod = nook.kubelet().join("pods").join(POD);
+        let pod = nook.kubelet_directory().join("pods").join(POD_UID);
         std::fs::create_dir_all(&pod)
             .map_err(|source| SanityError::Write { path: pod.clone(), source })?;
         let mut sanity = Command::new(&self.csi_sanity);
-        sanity.arg("--csi.endpoint").arg(driver.plugin.socket());
+        sanity.arg("--csi.endpoint").arg(driver.client.socket());
         sanity.arg("--csi.mountdir").arg(pod.join("mount"));
         sanity.arg("--csi.stagingdir").arg(pod.join("staging"));
         sanity.arg("--csi.testvolumeparameters").arg(parameters);
-        sanity.arg("--ginkgo.skip").arg(run.skip).arg("--ginkgo.json-report").arg(&report);
+        sanity.arg("--ginkgo.skip").arg(run.skip_pattern).arg("--ginkgo.json-report").arg(&report);
         // Its exit code says no more than its report.
         let said = sanity.output().map_err(SanityError::Start)?;
         let text = std::fs::read(&report).map_err(|_absent| {
             SanityError::NoReport(String::from_utf8_lossy(&said.stdout).into_owned())
         })?;
-        driver.daemon.end().await;
-        report::parse(&text).map_err(SanityError::Report)
+        driver.daemon.stop().await;
+        report::parse_report(&text).map_err(SanityError::Report)
     }
 }
 
 /// What the kubelet puts into the context of a volume; the controller passes it on.
-fn context() -> Value {
+fn volume_context() -> Value {
     json!({
-        "secretProviderClass": CLASS,
+        "secretProviderClass": CLASS_NAME,
         "csi.storage.k8s.io/pod.name": "sanity",
         "csi.storage.k8s.io/pod.namespace": NAMESPACE,
-        "csi.storage.k8s.io/pod.uid": POD,
+        "csi.storage.k8s.io/pod.uid": POD_UID,
         "csi.storage.k8s.io/serviceAccount.name": "default",
         "csi.storage.k8s.io/ephemeral": "true",
     })
 }
 
-fn class() -> Value {
+fn class_manifest() -> Value {
     json!({
         "apiVersion": "secrets-store.csi.x-k8s.io/v1",
         "kind": "SecretProviderClass",
-        "metadata": { "name": CLASS, "namespace": NAMESPACE },
-        "spec": { "provider": PROVIDER, "parameters": { "any": "thing" } },
+        "metadata": { "name": CLASS_NAME, "namespace": NAMESPACE },
+        "spec": { "provider": PROVIDER_NAME, "parameters": { "any": "thing" } },
     })
 }
 
-fn answer() -> Value {
+fn mock_response() -> Value {
     json!({
         "files": [{ "path": "secret", "mode": 0o644, "contents": "kept" }],
         "objects": { "secret/secret": "1" },
     })
 }
 
-fn write(path: &Path, text: &str) -> Result<(), SanityError> {
+fn write_file(path: &Path, text: &str) -> Result<(), SanityError> {
     std::fs::write(path, text)
         .map_err(|source| SanityError::Write { path: path.to_path_buf(), source })
 }

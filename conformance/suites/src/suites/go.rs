@@ -1,6 +1,6 @@
 //! msi-dataplane on files that our mount wrote.
 
-mod attached;
+mod node_volumes;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -22,113 +22,113 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::chain;
-use crate::ground::{Ground, Local};
-use crate::ours::{MountedCredential, Ours};
-use crate::program::{Event, Program, ProgramError, Watched};
+use super::failed_with_causes;
+use crate::azure_target::{AzureTarget, LocalAzureTarget};
+use crate::lanyard_clients::{MountedCredential, LanyardClients};
+use crate::client_program::{ClientEvent, ClientProgram, ClientProgramError, WatchedClient};
 
 /// How often the certificate is rotated under the witness.
-const ROTATIONS: usize = 100;
+const ROTATION_COUNT: usize = 100;
 
 /// How soon the witness must have a token with the new key.
-const NOTICE: Duration = Duration::from_secs(1);
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The size of the credential at the last rotation; a vault secret holds 25 KiB.
-const LAST_SIZE: usize = 25_000;
+const MAX_CREDENTIAL_SIZE: usize = 25_000;
 
 /// How long a program may take to start, to sign in and to call.
-const START: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a HostedCluster says of one component.
 #[derive(Debug, Clone)]
-pub(crate) struct Subject {
+pub(crate) struct ComponentCredential {
     pub(crate) parameters: ProviderParameters,
-    pub(crate) proofs: Option<ProofCalls>,
+    pub(crate) proof_calls: Option<ProofCalls>,
 }
 
 /// Everything that the trials of this suite need.
 #[derive(Debug)]
-pub(crate) struct Stage {
-    pub(crate) ground: Arc<Ground>,
-    pub(crate) program: Program,
+pub(crate) struct GoSuiteFixture {
+    pub(crate) azure_target: Arc<AzureTarget>,
+    pub(crate) program: ClientProgram,
     pub(crate) runtime: Arc<Runtime>,
-    pub(crate) subjects: BTreeMap<Component, Subject>,
+    pub(crate) credentials: BTreeMap<Component, ComponentCredential>,
 }
 
-pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
+pub(crate) fn trials(stage: GoSuiteFixture) -> Vec<Trial> {
     let stage = Arc::new(stage);
-    match &*stage.ground {
-        Ground::Live(live) => {
+    match &*stage.azure_target {
+        AzureTarget::Live(live) => {
             let file = live.credential_file();
             let is_absent = file.is_none();
             let (stage, call) = (Arc::clone(&stage), live.granted_call());
             let name = "go::a_credential_file_gets_a_token_and_an_arm_answer";
             let run =
-                move || sign_in(&stage.program, &file.unwrap_or_default(), &[("granted", call)]);
+                move || run_witness(&stage.program, &file.unwrap_or_default(), &[("granted", call)]);
             vec![Trial::test(name, run).with_ignored_flag(is_absent)]
         }
-        Ground::Local(_) => local_trials(&stage),
+        AzureTarget::Local(_) => local_trials(&stage),
     }
 }
 
-fn local_trials(stage: &Arc<Stage>) -> Vec<Trial> {
+fn local_trials(stage: &Arc<GoSuiteFixture>) -> Vec<Trial> {
     let mut trials: Vec<Trial> = stage
-        .subjects
+        .credentials
         .keys()
         .map(|component| {
             let (stage, component) = (Arc::clone(stage), *component);
             let name = format!("go::the_mounted_file_of_{}_is_judged", component.name());
-            Trial::test(name, move || stage.local().and_then(|local| stage.one(local, component)))
+            Trial::test(name, move || stage.local().and_then(|local| stage.check_component(local, component)))
         })
         .collect();
-    trials.extend(attached::trials(stage));
+    trials.extend(node_volumes::trials(stage));
     let stage = Arc::clone(stage);
     trials.push(Trial::test(
         "go::a_process_attached_to_the_first_generation_notices_a_hundred_rotations",
-        move || stage.local().and_then(|local| stage.rotations(local)),
+        move || stage.local().and_then(|local| stage.follow_rotations(local)),
     ));
     trials
 }
 
-impl Stage {
-    fn local(&self) -> Result<&Local, Failed> {
-        match &*self.ground {
-            Ground::Local(local) => Ok(local),
-            Ground::Live(_) => Err("this case needs a local Azure".into()),
+impl GoSuiteFixture {
+    fn local(&self) -> Result<&LocalAzureTarget, Failed> {
+        match &*self.azure_target {
+            AzureTarget::Local(local) => Ok(local),
+            AzureTarget::Live(_) => Err("this case needs a local Azure".into()),
         }
     }
 
-    fn subject(&self, component: Component) -> Result<&Subject, Failed> {
-        self.subjects
+    fn component_credential(&self, component: Component) -> Result<&ComponentCredential, Failed> {
+        self.credentials
             .get(&component)
             .ok_or_else(|| format!("the cluster does not run {}", component.name()).into())
     }
 
     /// An empty volume for the credential of a component, and the way to fill it.
-    fn mount(
+    fn open_credential_volume(
         &self,
-        local: &Local,
+        local: &LocalAzureTarget,
         component: Component,
         directory: &TempDir,
     ) -> Result<MountedCredential, Failed> {
-        let subject = self.subject(component)?;
-        let ours = Ours::new(&self.ground.upstream().map_err(chain)?).map_err(chain)?;
+        let subject = self.component_credential(component)?;
+        let ours = LanyardClients::new(&self.azure_target.forward_target().map_err(failed_with_causes)?).map_err(failed_with_causes)?;
         let vault = format!("https://{}", local.vault_host());
-        let vault = ours.vault(&vault, local.vault_reader()).map_err(chain)?;
-        MountedCredential::open(subject.parameters.clone(), vault, directory.path()).map_err(chain)
+        let vault = ours.open_vault(&vault, local.vault_reader()).map_err(failed_with_causes)?;
+        MountedCredential::open(subject.parameters.clone(), vault, directory.path()).map_err(failed_with_causes)
     }
 
     /// One component's credential on its way through vault, mount, library and ARM.
-    fn one(&self, local: &Local, component: Component) -> Result<(), Failed> {
-        let directory = TempDir::new().map_err(chain)?;
-        let mut mounted = self.mount(local, component, &directory)?;
-        let files = self.runtime.block_on(mounted.fetch()).map_err(chain)?;
-        mounted.publish(&files).map_err(chain)?;
-        let content = Content::parse(&files)?;
-        let calls = self.subject(component)?.proofs.as_ref().map(arm_calls).unwrap_or_default();
-        let file = mounted.file().display().to_string();
-        let outcome = sign_in(&self.program, &file, &calls);
-        if !content.is_new_pkcs12 {
+    fn check_component(&self, local: &LocalAzureTarget, component: Component) -> Result<(), Failed> {
+        let directory = TempDir::new().map_err(failed_with_causes)?;
+        let mut mounted = self.open_credential_volume(local, component, &directory)?;
+        let files = self.runtime.block_on(mounted.fetch_files()).map_err(failed_with_causes)?;
+        mounted.publish(&files).map_err(failed_with_causes)?;
+        let content = CredentialSummary::parse(&files)?;
+        let calls = self.component_credential(component)?.proof_calls.as_ref().map(arm_calls).unwrap_or_default();
+        let file = mounted.credential_file().display().to_string();
+        let outcome = run_witness(&self.program, &file, &calls);
+        if !content.uses_new_pkcs12_profile {
             return outcome;
         }
         // azidentity reads PKCS#12 by x/crypto, which knows the old profile only. If that ever
@@ -143,37 +143,37 @@ impl Stage {
     }
 
     /// One process on the first generation of a file, and a hundred rotations under it.
-    fn rotations(&self, local: &Local) -> Result<(), Failed> {
+    fn follow_rotations(&self, local: &LocalAzureTarget) -> Result<(), Failed> {
         let clock = SystemClock::shared();
-        let component = self.rotated_component(local)?;
-        let directory = TempDir::new().map_err(chain)?;
-        let mut mounted = self.mount(local, component, &directory)?;
-        let files = self.runtime.block_on(mounted.fetch()).map_err(chain)?;
-        mounted.publish(&files).map_err(chain)?;
-        let first = Content::parse(&files)?;
-        let file = mounted.file().display().to_string();
+        let component = self.largest_plain_component(local)?;
+        let directory = TempDir::new().map_err(failed_with_causes)?;
+        let mut mounted = self.open_credential_volume(local, component, &directory)?;
+        let files = self.runtime.block_on(mounted.fetch_files()).map_err(failed_with_causes)?;
+        mounted.publish(&files).map_err(failed_with_causes)?;
+        let first = CredentialSummary::parse(&files)?;
+        let file = mounted.credential_file().display().to_string();
         let mut witness =
-            self.program.watch(&[("file", &file), ("watch", "true")]).map_err(chain)?;
-        await_certificate(&mut witness, &first.thumbprint, START)?;
+            self.program.start_watching(&[("file", &file), ("watch", "true")]).map_err(failed_with_causes)?;
+        wait_for_certificate(&mut witness, &first.thumbprint, START_TIMEOUT)?;
 
         let mut slowest = Duration::ZERO;
-        for number in 1..=ROTATIONS {
-            let padding = (LAST_SIZE.saturating_sub(first.bytes)) * number / ROTATIONS;
+        for number in 1..=ROTATION_COUNT {
+            let padding = (MAX_CREDENTIAL_SIZE.saturating_sub(first.bytes)) * number / ROTATION_COUNT;
             self.runtime
-                .block_on(local.control().rotate(component.name(), padding))
-                .map_err(chain)?;
-            let files = self.runtime.block_on(mounted.fetch()).map_err(chain)?;
-            let content = Content::parse(&files)?;
+                .block_on(local.control_api().rotate_credential(component.name(), padding))
+                .map_err(failed_with_causes)?;
+            let files = self.runtime.block_on(mounted.fetch_files()).map_err(failed_with_causes)?;
+            let content = CredentialSummary::parse(&files)?;
             let began = clock.monotonic();
-            mounted.publish(&files).map_err(chain)?;
-            await_certificate(&mut witness, &content.thumbprint, NOTICE).map_err(|why| {
+            mounted.publish(&files).map_err(failed_with_causes)?;
+            wait_for_certificate(&mut witness, &content.thumbprint, NOTICE_TIMEOUT).map_err(|why| {
                 let why = why.message().unwrap_or_default().to_owned();
                 format!("rotation {number} ({} bytes): {why}", content.bytes)
             })?;
             slowest = slowest.max(clock.monotonic().saturating_sub(began));
         }
-        let told = format!("the slowest of {ROTATIONS} rotations was noticed after {slowest:?}");
-        if slowest > NOTICE {
+        let told = format!("the slowest of {ROTATION_COUNT} rotations was noticed after {slowest:?}");
+        if slowest > NOTICE_TIMEOUT {
             return Err(told.into());
         }
         // For whoever follows the figure from run to run.
@@ -183,18 +183,18 @@ impl Stage {
 
     /// The component whose credential can grow to the limit of a vault secret: one in plain text,
     /// in a form that the library reads.
-    fn rotated_component(&self, local: &Local) -> Result<Component, Failed> {
-        for (component, subject) in &self.subjects {
+    fn largest_plain_component(&self, local: &LocalAzureTarget) -> Result<Component, Failed> {
+        for (component, subject) in &self.credentials {
             let is_plain = subject
                 .parameters
                 .objects
                 .first()
                 .is_some_and(|it| it.encoding == Some(ObjectEncoding::Utf8));
             if is_plain {
-                let directory = TempDir::new().map_err(chain)?;
-                let mounted = self.mount(local, *component, &directory)?;
-                let files = self.runtime.block_on(mounted.fetch()).map_err(chain)?;
-                if !Content::parse(&files)?.is_new_pkcs12 {
+                let directory = TempDir::new().map_err(failed_with_causes)?;
+                let mounted = self.open_credential_volume(local, *component, &directory)?;
+                let files = self.runtime.block_on(mounted.fetch_files()).map_err(failed_with_causes)?;
+                if !CredentialSummary::parse(&files)?.uses_new_pkcs12_profile {
                     return Ok(*component);
                 }
             }
@@ -205,14 +205,14 @@ impl Stage {
 
 /// What a mounted credential is, without what is secret in it.
 #[derive(Debug)]
-struct Content {
+struct CredentialSummary {
     /// SHA-256 of the leaf, lower-case hex.
     thumbprint: String,
     bytes: usize,
-    is_new_pkcs12: bool,
+    uses_new_pkcs12_profile: bool,
 }
 
-impl Content {
+impl CredentialSummary {
     fn parse(files: &[MountedFile]) -> Result<Self, Failed> {
         let file = files.first().ok_or("the volume would be empty")?;
         Self::of(file.content.expose())
@@ -220,19 +220,19 @@ impl Content {
 
     /// Reads a mounted file.
     fn load(file: &Path) -> Result<Self, Failed> {
-        Self::of(&std::fs::read(file).map_err(chain)?)
+        Self::of(&std::fs::read(file).map_err(failed_with_causes)?)
     }
 
     fn of(bytes: &[u8]) -> Result<Self, Failed> {
-        let document = CredentialDocument::parse(bytes).map_err(chain)?;
-        let bundle = CertificateBundle::parse(document.client_secret()).map_err(chain)?;
-        let wire: Value = serde_json::from_slice(bytes).map_err(chain)?;
+        let document = CredentialDocument::parse(bytes).map_err(failed_with_causes)?;
+        let bundle = CertificateBundle::parse(document.client_secret()).map_err(failed_with_causes)?;
+        let wire: Value = serde_json::from_slice(bytes).map_err(failed_with_causes)?;
         let secret = wire.get("client_secret").and_then(Value::as_str).unwrap_or_default();
-        let secret = STANDARD.decode(secret).map_err(chain)?;
+        let secret = STANDARD.decode(secret).map_err(failed_with_causes)?;
         Ok(Self {
             thumbprint: bundle.leaf().sha256().to_string().to_lowercase(),
             bytes: bytes.len(),
-            is_new_pkcs12: uses_pbes2(&secret),
+            uses_new_pkcs12_profile: uses_pbes2(&secret),
         })
     }
 }
@@ -257,22 +257,22 @@ fn arm_calls(proofs: &ProofCalls) -> Vec<(&'static str, String)> {
 }
 
 /// Runs the witness once and judges every answer.
-fn sign_in(program: &Program, file: &str, calls: &[(&str, String)]) -> Result<(), Failed> {
+fn run_witness(program: &ClientProgram, file: &str, calls: &[(&str, String)]) -> Result<(), Failed> {
     let mut flags = vec![("file", file)];
     flags.extend(calls.iter().map(|(name, target)| (*name, target.as_str())));
-    let mut witness = program.watch(&flags).map_err(chain)?;
+    let mut witness = program.start_watching(&flags).map_err(failed_with_causes)?;
     let (mut signed_in, mut answered) = (false, 0);
     loop {
-        match witness.next(START) {
-            Ok(Event::Attached) => {}
-            Ok(Event::Certificate { .. }) => signed_in = true,
-            Ok(Event::Arm { call, status, code }) => {
-                judge_answer(&call, status, &code)?;
+        match witness.next_event(START_TIMEOUT) {
+            Ok(ClientEvent::Attached) => {}
+            Ok(ClientEvent::Certificate { .. }) => signed_in = true,
+            Ok(ClientEvent::Arm { call, status, code }) => {
+                check_arm_answer(&call, status, &code)?;
                 answered += 1;
             }
-            Ok(Event::Refused { message } | Event::Log { message }) => return Err(message.into()),
-            Err(ProgramError::Ended { message }) if message.is_empty() => break,
-            Err(error) => return Err(chain(error)),
+            Ok(ClientEvent::Refused { message } | ClientEvent::Log { message }) => return Err(message.into()),
+            Err(ClientProgramError::Exited { message }) if message.is_empty() => break,
+            Err(error) => return Err(failed_with_causes(error)),
         }
     }
     if signed_in && answered == calls.len() {
@@ -282,23 +282,23 @@ fn sign_in(program: &Program, file: &str, calls: &[(&str, String)]) -> Result<()
 }
 
 /// ARM authorizes before it looks: 404 proves the right as well as 200.
-fn judge_answer(call: &str, status: u16, code: &str) -> Result<(), Failed> {
+fn check_arm_answer(call: &str, status: u16, code: &str) -> Result<(), Failed> {
     match (call, status, code) {
         ("granted", 200 | 404, _) | ("refused", 403, "AuthorizationFailed") => Ok(()),
         _ => Err(format!("the call that must be {call} was answered {status} {code}").into()),
     }
 }
 
-fn await_certificate(
-    witness: &mut Watched,
+fn wait_for_certificate(
+    witness: &mut WatchedClient,
     thumbprint: &str,
     patience: Duration,
 ) -> Result<(), Failed> {
     loop {
-        match witness.next(patience).map_err(chain)? {
-            Event::Certificate { thumbprint: seen } if seen == thumbprint => return Ok(()),
-            Event::Refused { message } | Event::Log { message } => return Err(message.into()),
-            Event::Attached | Event::Arm { .. } | Event::Certificate { .. } => {}
+        match witness.next_event(patience).map_err(failed_with_causes)? {
+            ClientEvent::Certificate { thumbprint: seen } if seen == thumbprint => return Ok(()),
+            ClientEvent::Refused { message } | ClientEvent::Log { message } => return Err(message.into()),
+            ClientEvent::Attached | ClientEvent::Arm { .. } | ClientEvent::Certificate { .. } => {}
         }
     }
 }
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arm_answers_are_judged_by_status_and_code() {
+    fn arm_answers_are_checked_by_status_and_code() {
         let cases = [
             ("granted", 200, "", true),
             ("granted", 404, "ResourceNotFound", true),
@@ -320,12 +320,12 @@ mod tests {
             ("refused", 200, "", false),
         ];
         for (call, status, code, good) in cases {
-            assert_eq!(judge_answer(call, status, code).is_ok(), good, "{call} {status} {code}");
+            assert_eq!(check_arm_answer(call, status, code).is_ok(), good, "{call} {status} {code}");
         }
     }
 
     #[test]
-    fn the_new_pkcs12_profile_is_told_by_its_object_id() {
+    fn new_pkcs12_profile_is_detected_by_object_id() {
         let new = [&[0x30, 0x82][..], &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0d]];
         assert!(uses_pbes2(&new.concat()));
         assert!(!uses_pbes2(&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x01, 0x03]));

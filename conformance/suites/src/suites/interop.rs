@@ -1,36 +1,36 @@
 //! The programs of the Secrets Store project on one side of a socket, ours on the other.
 
-mod parity;
-mod stack;
-mod under_ours;
-mod under_theirs;
+mod provider_parity;
+mod case_fixture;
+mod upstream_providers;
+mod upstream_drivers;
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lanyard_cluster::Plan;
+use lanyard_cluster::LocalClusterPlan;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use self::stack::Stack;
-use super::chain;
-use crate::ground::Local;
+use self::case_fixture::InteropCaseFixture;
+use super::failed_with_causes;
+use crate::azure_target::LocalAzureTarget;
 use crate::kubectl::KubectlError;
-use crate::peers::{InCluster, NODE};
-use crate::site::Site;
+use crate::driver_processes::{InClusterAccess, UNMANAGED_NODE_NAME};
+use crate::suite_cluster::SuiteCluster;
 
 /// Everything that the trials of this suite need.
 #[derive(Debug)]
-pub(crate) struct Stage {
-    pub(crate) site: Arc<Site>,
-    pub(crate) azure: Arc<Local>,
-    pub(crate) programs: Programs,
+pub(crate) struct InteropSuiteFixture {
+    pub(crate) suite_cluster: Arc<SuiteCluster>,
+    pub(crate) azure: Arc<LocalAzureTarget>,
+    pub(crate) programs: InteropPrograms,
 }
 
 /// The programs on the two sides.
 #[derive(Debug)]
-pub(crate) struct Programs {
+pub(crate) struct InteropPrograms {
     pub(crate) lanyard: PathBuf,
     pub(crate) driver_1_5: PathBuf,
     pub(crate) driver_1_6: PathBuf,
@@ -42,59 +42,59 @@ pub(crate) struct Programs {
 const NAMESPACE: &str = "interop";
 
 /// The name under which upstream's Azure provider listens where `azure` is ours.
-const UPSTREAM: &str = "azure-upstream";
+const UPSTREAM_PROVIDER_NAME: &str = "azure-upstream";
 
-pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
+pub(crate) fn trials(stage: InteropSuiteFixture) -> Vec<Trial> {
     let stage = Arc::new(stage);
-    let mut trials = parity::trials(&stage);
-    trials.extend(under_theirs::trials(&stage));
-    trials.extend(under_ours::trials(&stage));
+    let mut trials = provider_parity::trials(&stage);
+    trials.extend(upstream_drivers::trials(&stage));
+    trials.extend(upstream_providers::trials(&stage));
     trials
 }
 
 /// A trial on processes of its own.
 fn trial(
     name: String,
-    stage: &Arc<Stage>,
-    run: impl AsyncFnOnce(&Stage) -> Result<(), Failed> + Send + 'static,
+    stage: &Arc<InteropSuiteFixture>,
+    run: impl AsyncFnOnce(&InteropSuiteFixture) -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
     let stage = Arc::clone(stage);
-    Trial::test(name, move || stage.site.runtime.block_on(run(&stage)))
+    Trial::test(name, move || stage.suite_cluster.runtime.block_on(run(&stage)))
 }
 
-impl Stage {
+impl InteropSuiteFixture {
     /// The namespace of the suite, with the CRDs of the chart.
     pub(crate) fn prepare(&self, crds: &str) -> Result<(), KubectlError> {
-        let kubectl = &self.site.kubectl;
-        kubectl.found(NAMESPACE, crds)?;
+        let kubectl = &self.suite_cluster.kubectl;
+        kubectl.create_namespace_with_definitions(NAMESPACE, crds)?;
         // Pods of a node that does not exist are collected.
-        kubectl.apply(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE } }))
+        kubectl.apply(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": UNMANAGED_NODE_NAME } }))
     }
 
     /// What a pod of the suite would have to speak to the API as anybody.
-    fn in_cluster(&self) -> Result<InCluster, Failed> {
-        let (kubectl, directory) = (&self.site.kubectl, self.site.directory());
+    fn in_cluster_access(&self) -> Result<InClusterAccess, Failed> {
+        let (kubectl, directory) = (&self.suite_cluster.kubectl, self.suite_cluster.directory());
         let account = format!("system:serviceaccounts:{NAMESPACE}");
-        kubectl.apply(&binding(&account)).map_err(chain)?;
+        kubectl.apply(&admin_binding(&account)).map_err(failed_with_causes)?;
         let (token, authority) = (directory.join("token"), directory.join("ca.crt"));
         let text = kubectl.run(&["create", "token", "default", "--namespace", NAMESPACE]);
-        fs::write(&token, text.map_err(chain)?.trim()).map_err(chain)?;
+        fs::write(&token, text.map_err(failed_with_causes)?.trim()).map_err(failed_with_causes)?;
         let trusted = ["configmap", "kube-root-ca.crt", "--namespace", NAMESPACE];
-        let trusted = kubectl.read(&trusted).map_err(chain)?;
+        let trusted = kubectl.get_json(&trusted).map_err(failed_with_causes)?;
         let pem = trusted["data"]["ca.crt"].as_str().ok_or("the cluster names no authority")?;
-        fs::write(&authority, pem).map_err(chain)?;
-        let port = self.site.cluster.plan().ports.api_server;
-        Ok(InCluster { host: Plan::ADDRESS.to_string(), port, token, authority })
+        fs::write(&authority, pem).map_err(failed_with_causes)?;
+        let port = self.suite_cluster.cluster.plan().ports.api_server;
+        Ok(InClusterAccess { host: LocalClusterPlan::LOOPBACK_ADDRESS.to_string(), port, token, authority })
     }
 
     /// A place for sockets and logs of a case.
-    fn stack(&self, name: &str) -> Result<Stack<'_>, Failed> {
-        Stack::new(self, name)
+    fn case_fixture(&self, name: &str) -> Result<InteropCaseFixture<'_>, Failed> {
+        InteropCaseFixture::new(self, name)
     }
 }
 
 /// Upstream's driver wants more than one role; which it needs is not the question here.
-fn binding(group: &str) -> Value {
+fn admin_binding(group: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",

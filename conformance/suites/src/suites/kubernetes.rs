@@ -1,12 +1,12 @@
 //! The node's side of the Kubernetes API, judged by a real API server.
 
-mod classes;
+mod class_watch;
 mod events;
-mod least;
-mod reports;
-mod rights;
-mod sync;
-mod world;
+mod minimal_permissions;
+mod pod_status;
+mod chart_permissions;
+mod secret_sync;
+mod trial_fixture;
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use lanyard_cluster::SharedControlPlane;
 use libtest_mimic::{Failed, Trial};
 use tokio::runtime::Runtime;
 
-pub(crate) use self::rights::{ChartRights, ChartRightsError};
-use self::world::World;
+pub(crate) use self::chart_permissions::{ChartPermissions, ChartPermissionsError};
+use self::trial_fixture::KubernetesTrialFixture;
 
 /// What the suite runs on. The kinds of the node plugin are served already.
 #[derive(Clone)]
-pub(crate) struct Stage {
+pub(crate) struct KubernetesSuiteFixture {
     pub(crate) plane: SharedControlPlane,
     pub(crate) runtime: Arc<Runtime>,
     /// What the chart lets the node plugin do.
-    pub(crate) rights: Arc<ChartRights>,
+    pub(crate) permissions: Arc<ChartPermissions>,
 }
 
 /// The user with the rights of the node plugin.
-pub(crate) const NODE: &str = "node-plugin";
+pub(crate) const NODE_PLUGIN_USER: &str = "node-plugin";
 
-pub(crate) fn trials(stage: &Stage) -> Vec<Trial> {
+pub(crate) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
     let mut trials = Vec::new();
     for group in [
-        classes::trials(stage),
-        reports::trials(stage),
+        class_watch::trials(stage),
+        pod_status::trials(stage),
         events::trials(stage),
-        sync::trials(stage),
-        least::trials(stage),
+        secret_sync::trials(stage),
+        minimal_permissions::trials(stage),
     ] {
         trials.extend(group);
     }
@@ -44,14 +44,14 @@ pub(crate) fn trials(stage: &Stage) -> Vec<Trial> {
 }
 
 /// A trial in a namespace of its own.
-fn trial<F>(stage: &Stage, name: &str, run: F) -> Trial
+fn trial<F>(stage: &KubernetesSuiteFixture, name: &str, run: F) -> Trial
 where
-    F: AsyncFnOnce(World) -> Result<(), Failed> + Send + 'static,
+    F: AsyncFnOnce(KubernetesTrialFixture) -> Result<(), Failed> + Send + 'static,
 {
     let stage = stage.clone();
     Trial::test(name, move || {
         stage.runtime.block_on(async {
-            let world = World::make(&stage).await?;
+            let world = KubernetesTrialFixture::create(&stage).await?;
             run(world).await
         })
     })

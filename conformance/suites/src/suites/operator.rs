@@ -1,34 +1,34 @@
 //! The cases, by subject. A new subject is a module with a function `trials`, and a row below.
 
-mod agreement;
+mod validation_agreement;
 pub(crate) mod bench;
-mod canary;
-pub(crate) mod chart;
+mod canary_permissions;
+pub(crate) mod rendered_chart;
 mod controller;
 mod preservation;
-mod schema;
-pub(crate) mod world;
+mod schema_cases;
+pub(crate) mod trial_fixture;
 
 use std::sync::Arc;
 
 use kube::Client;
 use lanyard_cluster::SharedControlPlane;
-use lanyard_desired::cases::SchemaCase;
+use lanyard_desired::schema_cases::SchemaCase;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use self::bench::Ground;
-use self::chart::Chart;
-pub(crate) use self::controller::grant;
-use self::world::World;
+use self::bench::ControlPlaneInputs;
+use self::rendered_chart::RenderedOperatorChart;
+pub(crate) use self::controller::grant_role_permissions;
+use self::trial_fixture::OperatorTrialFixture;
 
 /// The user as whom the operator signs in: it has the rights of its chart.
-pub(crate) const OPERATOR: &str = "lanyard-operator";
+pub(crate) const OPERATOR_USER: &str = "lanyard-operator";
 
 /// What the suite runs on. The kinds are served already.
 #[derive(Clone)]
-pub(crate) struct Stage {
+pub(crate) struct OperatorSuiteFixture {
     pub(crate) plane: SharedControlPlane,
     pub(crate) runtime: Arc<Runtime>,
     /// The administrator.
@@ -38,34 +38,34 @@ pub(crate) struct Stage {
     /// A complete HostedCluster.
     pub(crate) example: Arc<Value>,
     /// What the operator's chart renders.
-    pub(crate) chart: Arc<Chart>,
+    pub(crate) rendered_chart: Arc<RenderedOperatorChart>,
     /// What is measured on, and other control planes are made from.
-    pub(crate) ground: Ground,
+    pub(crate) control_plane_inputs: ControlPlaneInputs,
 }
 
 /// Every case of every subject.
-pub(crate) fn trials(stage: &Stage) -> Vec<Trial> {
-    let subjects: &[fn(&Stage) -> Vec<Trial>] = &[
-        schema::trials,
-        agreement::trials,
+pub(crate) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+    let subjects: &[fn(&OperatorSuiteFixture) -> Vec<Trial>] = &[
+        schema_cases::trials,
+        validation_agreement::trials,
         preservation::trials,
-        canary::trials,
+        canary_permissions::trials,
         // Cases of it take the API server away.
         controller::trials,
     ];
     let trials = subjects.iter().flat_map(|trials| trials(stage));
-    trials.chain([bench::smoke(stage.ground.clone())]).collect()
+    trials.chain([bench::smoke_trial(stage.control_plane_inputs.clone())]).collect()
 }
 
 /// A trial in a namespace of its own.
-fn trial<F>(stage: &Stage, name: &str, run: F) -> Trial
+fn trial<F>(stage: &OperatorSuiteFixture, name: &str, run: F) -> Trial
 where
-    F: AsyncFnOnce(World) -> Result<(), Failed> + Send + 'static,
+    F: AsyncFnOnce(OperatorTrialFixture) -> Result<(), Failed> + Send + 'static,
 {
     let stage = stage.clone();
     Trial::test(name, move || {
         stage.runtime.block_on(async {
-            let world = World::make(&stage).await?;
+            let world = OperatorTrialFixture::create(&stage).await?;
             run(world).await
         })
     })

@@ -4,40 +4,40 @@ use std::sync::Arc;
 
 use libtest_mimic::Trial;
 
-use super::clients::{self, Case, Expected};
-use crate::ground::{Ground, Holder};
-use crate::program::Program;
+use super::client_cases::{self, ClientCase, ExpectedAnswer};
+use crate::azure_target::{AzureTarget, SignInMethod};
+use crate::client_program::ClientProgram;
 
-const fn case(name: &'static str, holder: Holder, expected: Expected) -> Case {
-    Case { name, holder, expected }
+const fn client_case(name: &'static str, holder: SignInMethod, expected: ExpectedAnswer) -> ClientCase {
+    ClientCase { name, sign_in: holder, expected }
 }
 
-const NO_ROLE_ON_SECRET: Expected =
-    Expected::Denied { code: "Forbidden", inner: Some("ForbiddenByRbac") };
-const NO_ROLE_ON_GROUP: Expected = Expected::Denied { code: "AuthorizationFailed", inner: None };
+const SECRET_FORBIDDEN: ExpectedAnswer =
+    ExpectedAnswer::Denied { code: "Forbidden", inner: Some("ForbiddenByRbac") };
+const GROUP_FORBIDDEN: ExpectedAnswer = ExpectedAnswer::Denied { code: "AuthorizationFailed", inner: None };
 
-const CASES: [Case; 19] = [
-    case("token:certificate", Holder::Certificate, Expected::Token),
-    case("token:secret", Holder::Secret, Expected::Token),
-    case("token:federated", Holder::Federated, Expected::Token),
-    case("token:managed-identity", Holder::ManagedIdentity, Expected::Token),
-    case("vault:certificate", Holder::Certificate, Expected::Secret),
-    case("vault:secret", Holder::Secret, Expected::Secret),
-    case("vault:federated", Holder::Federated, Expected::Secret),
-    case("vault:managed-identity", Holder::ManagedIdentity, Expected::Secret),
-    case("arm:certificate", Holder::Certificate, Expected::Group),
-    case("arm:secret", Holder::Secret, Expected::Group),
-    case("arm:federated", Holder::Federated, Expected::Group),
-    case("token:wrong-signature", Holder::Certificate, Expected::Refused("AADSTS700027")),
-    case("token:wrong-audience", Holder::Certificate, Expected::Refused("AADSTS700023")),
-    case("token:expired-assertion", Holder::Certificate, Expected::Refused("AADSTS700024")),
-    case("token:unknown-thumbprint", Holder::Certificate, Expected::Refused("AADSTS700027")),
-    case("token:unknown-application", Holder::Certificate, Expected::Refused("AADSTS700016")),
-    case("token:wrong-secret", Holder::Secret, Expected::Refused("AADSTS7000215")),
-    case("vault:certificate", Holder::Certificate, NO_ROLE_ON_SECRET),
-    case("arm:certificate", Holder::Certificate, NO_ROLE_ON_GROUP),
+const CASES: [ClientCase; 19] = [
+    client_case("token:certificate", SignInMethod::Certificate, ExpectedAnswer::Token),
+    client_case("token:secret", SignInMethod::Secret, ExpectedAnswer::Token),
+    client_case("token:federated", SignInMethod::Federated, ExpectedAnswer::Token),
+    client_case("token:managed-identity", SignInMethod::ManagedIdentity, ExpectedAnswer::Token),
+    client_case("vault:certificate", SignInMethod::Certificate, ExpectedAnswer::Secret),
+    client_case("vault:secret", SignInMethod::Secret, ExpectedAnswer::Secret),
+    client_case("vault:federated", SignInMethod::Federated, ExpectedAnswer::Secret),
+    client_case("vault:managed-identity", SignInMethod::ManagedIdentity, ExpectedAnswer::Secret),
+    client_case("arm:certificate", SignInMethod::Certificate, ExpectedAnswer::Group),
+    client_case("arm:secret", SignInMethod::Secret, ExpectedAnswer::Group),
+    client_case("arm:federated", SignInMethod::Federated, ExpectedAnswer::Group),
+    client_case("token:wrong-signature", SignInMethod::Certificate, ExpectedAnswer::Refused("AADSTS700027")),
+    client_case("token:wrong-audience", SignInMethod::Certificate, ExpectedAnswer::Refused("AADSTS700023")),
+    client_case("token:expired-assertion", SignInMethod::Certificate, ExpectedAnswer::Refused("AADSTS700024")),
+    client_case("token:unknown-thumbprint", SignInMethod::Certificate, ExpectedAnswer::Refused("AADSTS700027")),
+    client_case("token:unknown-application", SignInMethod::Certificate, ExpectedAnswer::Refused("AADSTS700016")),
+    client_case("token:wrong-secret", SignInMethod::Secret, ExpectedAnswer::Refused("AADSTS7000215")),
+    client_case("vault:certificate", SignInMethod::Certificate, SECRET_FORBIDDEN),
+    client_case("arm:certificate", SignInMethod::Certificate, GROUP_FORBIDDEN),
 ];
 
-pub(crate) fn trials(ground: &Arc<Ground>, program: &Program) -> Vec<Trial> {
-    clients::trials("python", &CASES, ground, program)
+pub(crate) fn trials(ground: &Arc<AzureTarget>, program: &ClientProgram) -> Vec<Trial> {
+    client_cases::trials("python", &CASES, ground, program)
 }

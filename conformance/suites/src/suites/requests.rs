@@ -5,106 +5,106 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use lanyard_keyvault::SecretSource;
+use lanyard_keyvault::VaultSource;
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::chain;
-use crate::compare::{Accepted, differences, disagreements};
-use crate::exchange::{Exchange, Known};
-use crate::ground::{Ground, Holder, intercepted};
-use crate::ours::{Ours, OursError, ask};
-use crate::program::{Inputs, Program};
-use crate::recorder::{Recorder, Upstream};
+use super::failed_with_causes;
+use crate::request_differences::{AcceptedDifference, compare_requests, unexpected_differences};
+use crate::proxied_request::{ProxiedRequest, InputNames};
+use crate::azure_target::{AzureTarget, SignInMethod, interception_environment};
+use crate::lanyard_clients::{LanyardClients, LanyardClientError, request_token};
+use crate::client_program::{ClientInputs, ClientProgram};
+use crate::recording_proxy::{RecordingProxy, ForwardTarget};
 
 /// Everything that the trials of this suite need.
 #[derive(Debug)]
-pub(crate) struct Stage {
-    pub(crate) ground: Arc<Ground>,
-    pub(crate) program: Program,
+pub(crate) struct RequestsSuiteFixture {
+    pub(crate) azure_target: Arc<AzureTarget>,
+    pub(crate) program: ClientProgram,
     pub(crate) runtime: Arc<Runtime>,
-    pub(crate) accepted: Vec<Accepted>,
+    pub(crate) accepted: Vec<AcceptedDifference>,
 }
 
 /// What both sides do.
-const CASES: [(&str, Holder); 4] = [
-    ("certificate", Holder::Certificate),
-    ("federated", Holder::Federated),
-    ("managed-identity", Holder::ManagedIdentity),
-    ("secret", Holder::ManagedIdentity),
+const CASES: [(&str, SignInMethod); 4] = [
+    ("certificate", SignInMethod::Certificate),
+    ("federated", SignInMethod::Federated),
+    ("managed-identity", SignInMethod::ManagedIdentity),
+    ("secret", SignInMethod::ManagedIdentity),
 ];
 
-pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
+pub(crate) fn trials(stage: RequestsSuiteFixture) -> Vec<Trial> {
     let stage = Arc::new(stage);
     let mut trials: Vec<Trial> = CASES
         .into_iter()
         .map(|(case, holder)| {
             let stage = Arc::clone(&stage);
-            let inputs = stage.ground.inputs(holder);
+            let inputs = stage.azure_target.inputs(holder);
             let is_absent = inputs.is_none();
             let name = format!("requests::{case}_differs_only_as_accepted");
-            let run = move || stage.compare(case, &inputs.unwrap_or_default());
+            let run = move || stage.compare_case(case, &inputs.unwrap_or_default());
             Trial::test(name, run).with_ignored_flag(is_absent)
         })
         .collect();
     trials.push(Trial::test("requests::every_accepted_difference_belongs_to_a_case", move || {
-        stage.stray_entries()
+        stage.expect_no_unused_entries()
     }));
     trials
 }
 
-impl Stage {
-    fn compare(&self, case: &str, inputs: &Inputs) -> Result<(), Failed> {
+impl RequestsSuiteFixture {
+    fn compare_case(&self, case: &str, inputs: &ClientInputs) -> Result<(), Failed> {
         let token = fs::read_to_string(&inputs.token_file).unwrap_or_default();
         let host = inputs.vault.trim_start_matches("https://").trim_end_matches('/');
-        let known = Known::new([
+        let known = InputNames::new([
             (token, "<federated token>"),
             (inputs.tenant.clone(), "<tenant>"),
             (inputs.client.clone(), "<client>"),
             (host.to_owned(), "<vault>"),
             (inputs.secret_name.clone(), "<secret>"),
         ]);
-        let theirs = self.record_theirs(case, inputs)?;
-        let ours = self.record_ours(case, inputs)?;
+        let theirs = self.record_upstream_requests(case, inputs)?;
+        let ours = self.record_lanyard_requests(case, inputs)?;
         if theirs.is_empty() || ours.is_empty() {
             let counts = format!("theirs {}, ours {}", theirs.len(), ours.len());
             return Err(format!("one side made no request: {counts}").into());
         }
-        let found = differences(&theirs, &ours, &known);
-        let wrong = disagreements(case, &found, &self.accepted);
+        let found = compare_requests(&theirs, &ours, &known);
+        let wrong = unexpected_differences(case, &found, &self.accepted);
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
     }
 
-    fn recorder(&self) -> Result<Recorder, Failed> {
-        let upstream = self.ground.upstream().map_err(chain)?;
-        self.runtime.block_on(Recorder::start(&upstream)).map_err(chain)
+    fn start_recording_proxy(&self) -> Result<RecordingProxy, Failed> {
+        let upstream = self.azure_target.forward_target().map_err(failed_with_causes)?;
+        self.runtime.block_on(RecordingProxy::start(&upstream)).map_err(failed_with_causes)
     }
 
-    fn record_theirs(&self, case: &str, inputs: &Inputs) -> Result<Vec<Exchange>, Failed> {
-        let recorder = self.recorder()?;
-        let directory = TempDir::new().map_err(chain)?;
+    fn record_upstream_requests(&self, case: &str, inputs: &ClientInputs) -> Result<Vec<ProxiedRequest>, Failed> {
+        let recorder = self.start_recording_proxy()?;
+        let directory = TempDir::new().map_err(failed_with_causes)?;
         let roots = directory.path().join("recorder.pem");
-        fs::write(&roots, recorder.roots()).map_err(chain)?;
-        let program = self.program.with(intercepted(&recorder.url(), &roots));
-        program.answer(case, inputs).map_err(chain)?;
-        Ok(recorder.take())
+        fs::write(&roots, recorder.authority_pem()).map_err(failed_with_causes)?;
+        let program = self.program.with_environment(interception_environment(&recorder.url(), &roots));
+        program.run_case(case, inputs).map_err(failed_with_causes)?;
+        Ok(recorder.take_requests())
     }
 
-    fn record_ours(&self, case: &str, inputs: &Inputs) -> Result<Vec<Exchange>, Failed> {
-        let recorder = self.recorder()?;
-        let way = Upstream {
+    fn record_lanyard_requests(&self, case: &str, inputs: &ClientInputs) -> Result<Vec<ProxiedRequest>, Failed> {
+        let recorder = self.start_recording_proxy()?;
+        let way = ForwardTarget {
             proxy: Some(recorder.url()),
-            roots: Some(recorder.roots().as_bytes().to_vec()),
+            roots: Some(recorder.authority_pem().as_bytes().to_vec()),
         };
-        let ours = Ours::new(&way).map_err(chain)?;
-        let directory = TempDir::new().map_err(chain)?;
-        self.runtime.block_on(run_ours(&ours, case, inputs, &directory))?;
-        Ok(recorder.take())
+        let ours = LanyardClients::new(&way).map_err(failed_with_causes)?;
+        let directory = TempDir::new().map_err(failed_with_causes)?;
+        self.runtime.block_on(run_lanyard_case(&ours, case, inputs, &directory))?;
+        Ok(recorder.take_requests())
     }
 
-    fn stray_entries(&self) -> Result<(), Failed> {
+    fn expect_no_unused_entries(&self) -> Result<(), Failed> {
         let strays: Vec<&str> = self
             .accepted
             .iter()
@@ -115,35 +115,35 @@ impl Stage {
     }
 }
 
-async fn run_ours(
-    ours: &Ours,
+async fn run_lanyard_case(
+    ours: &LanyardClients,
     case: &str,
-    inputs: &Inputs,
+    inputs: &ClientInputs,
     directory: &TempDir,
 ) -> Result<(), Failed> {
     let outcome = match case {
         "certificate" => {
             let document = directory.path().join("credential.json");
-            fs::write(&document, document_of(inputs)?).map_err(chain)?;
-            let credential = ours.certificate(&document).await.map_err(chain)?;
-            ask(&*credential, &inputs.scope).await
+            fs::write(&document, credential_document(inputs)?).map_err(failed_with_causes)?;
+            let credential = ours.certificate_credential(&document).await.map_err(failed_with_causes)?;
+            request_token(&*credential, &inputs.scope).await
         }
-        "federated" => ask(&*ours.federated(inputs).map_err(chain)?, &inputs.scope).await,
+        "federated" => request_token(&*ours.federated_credential(inputs).map_err(failed_with_causes)?, &inputs.scope).await,
         "managed-identity" => {
-            ask(&*ours.managed_identity(&inputs.client).map_err(chain)?, &inputs.scope).await
+            request_token(&*ours.managed_identity_credential(&inputs.client).map_err(failed_with_causes)?, &inputs.scope).await
         }
         _ => {
-            let vault = ours.vault(&inputs.vault, &inputs.client).map_err(chain)?;
-            let name = inputs.secret_name.parse().map_err(chain)?;
-            vault.fetch_secret(&name, None).await.map(drop).map_err(OursError::Vault)
+            let vault = ours.open_vault(&inputs.vault, &inputs.client).map_err(failed_with_causes)?;
+            let name = inputs.secret_name.parse().map_err(failed_with_causes)?;
+            vault.fetch_secret(&name, None).await.map(drop).map_err(LanyardClientError::Vault)
         }
     };
-    outcome.map_err(chain)
+    outcome.map_err(failed_with_causes)
 }
 
 /// The same certificate and key as in `inputs`, in the form of a mounted credential.
-fn document_of(inputs: &Inputs) -> Result<String, Failed> {
-    let bundle = fs::read(&inputs.certificate).map_err(chain)?;
+fn credential_document(inputs: &ClientInputs) -> Result<String, Failed> {
+    let bundle = fs::read(&inputs.certificate).map_err(failed_with_causes)?;
     Ok(json!({
         "client_id": inputs.client,
         "tenant_id": inputs.tenant,

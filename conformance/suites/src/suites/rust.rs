@@ -4,28 +4,28 @@ use std::sync::Arc;
 
 use libtest_mimic::Trial;
 
-use super::clients::{self, Case, Expected};
-use crate::ground::{Ground, Holder};
-use crate::program::Program;
+use super::client_cases::{self, ClientCase, ExpectedAnswer};
+use crate::azure_target::{AzureTarget, SignInMethod};
+use crate::client_program::ClientProgram;
 
-const fn case(name: &'static str, holder: Holder, expected: Expected) -> Case {
-    Case { name, holder, expected }
+const fn client_case(name: &'static str, holder: SignInMethod, expected: ExpectedAnswer) -> ClientCase {
+    ClientCase { name, sign_in: holder, expected }
 }
 
-const CASES: [Case; 9] = [
-    case("token:secret", Holder::Secret, Expected::Token),
-    case("token:federated", Holder::Federated, Expected::Token),
-    case("token:managed-identity", Holder::ManagedIdentity, Expected::Token),
-    case("vault:secret", Holder::Secret, Expected::Secret),
-    case("vault:federated", Holder::Federated, Expected::Secret),
-    case("vault:managed-identity", Holder::ManagedIdentity, Expected::Secret),
+const CASES: [ClientCase; 9] = [
+    client_case("token:secret", SignInMethod::Secret, ExpectedAnswer::Token),
+    client_case("token:federated", SignInMethod::Federated, ExpectedAnswer::Token),
+    client_case("token:managed-identity", SignInMethod::ManagedIdentity, ExpectedAnswer::Token),
+    client_case("vault:secret", SignInMethod::Secret, ExpectedAnswer::Secret),
+    client_case("vault:federated", SignInMethod::Federated, ExpectedAnswer::Secret),
+    client_case("vault:managed-identity", SignInMethod::ManagedIdentity, ExpectedAnswer::Secret),
     // Seen here and not in Python: MSAL asks for the tenant's configuration first, and hides why it
     // got none.
-    case("token:foreign-tenant", Holder::Secret, Expected::Refused("AADSTS90002")),
-    case("token:wrong-secret", Holder::Secret, Expected::Refused("AADSTS7000215")),
-    case("vault:federated", Holder::Federated, Expected::Denied { code: "Forbidden", inner: None }),
+    client_case("token:foreign-tenant", SignInMethod::Secret, ExpectedAnswer::Refused("AADSTS90002")),
+    client_case("token:wrong-secret", SignInMethod::Secret, ExpectedAnswer::Refused("AADSTS7000215")),
+    client_case("vault:federated", SignInMethod::Federated, ExpectedAnswer::Denied { code: "Forbidden", inner: None }),
 ];
 
-pub(crate) fn trials(ground: &Arc<Ground>, program: &Program) -> Vec<Trial> {
-    clients::trials("rust", &CASES, ground, program)
+pub(crate) fn trials(ground: &Arc<AzureTarget>, program: &ClientProgram) -> Vec<Trial> {
+    client_cases::trials("rust", &CASES, ground, program)
 }

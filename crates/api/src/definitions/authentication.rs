@@ -1,102 +1,102 @@
 //! `azureAuthenticationConfig`, and the identities wherever they stand.
 
-use lanyard_vocabulary::component::FieldParent;
+use lanyard_vocabulary::component::IdentityFieldParent;
 use lanyard_vocabulary::{Component, ObjectEncoding};
 
-use super::message;
-use super::schema::Schema;
+use super::validation_messages;
+use super::schema::CrdSchema;
 
 /// `azureAuthenticationConfig`: a union. Its kind may change, as far as the API is concerned.
-pub(super) fn authentication() -> Schema {
+pub(super) fn authentication_schema() -> CrdSchema {
     let kinds = ["ManagedIdentities", "WorkloadIdentities"];
-    Schema::object()
-        .describe("How components authenticate.")
-        .required("azureAuthenticationConfigType", Schema::choice(&kinds))
-        .field("managedIdentities", managed_identities())
-        .field("workloadIdentities", workload_identities())
-        .rule(
+    CrdSchema::object()
+        .with_description("How components authenticate.")
+        .required_field("azureAuthenticationConfigType", CrdSchema::enumeration(&kinds))
+        .optional_field("managedIdentities", managed_identities_schema())
+        .optional_field("workloadIdentities", workload_identities_schema())
+        .with_cel_rule(
             "has(self.managedIdentities) == (self.azureAuthenticationConfigType == 'ManagedIdentities')",
-            message::MANAGED_MEMBER,
+            validation_messages::MANAGED_MEMBER,
         )
-        .rule(
+        .with_cel_rule(
             "has(self.workloadIdentities) == (self.azureAuthenticationConfigType == 'WorkloadIdentities')",
-            message::WORKLOAD_MEMBER,
+            validation_messages::WORKLOAD_MEMBER,
         )
 }
 
 /// The components whose identities stand in the authentication configuration.
-fn components() -> impl Iterator<Item = Component> {
-    Component::ALL.into_iter().filter(|it| it.facts().parent == FieldParent::ControlPlane)
+fn control_plane_components() -> impl Iterator<Item = Component> {
+    Component::ALL.into_iter().filter(|it| it.definition().parent == IdentityFieldParent::ControlPlane)
 }
 
-fn managed_identities() -> Schema {
-    let vault = Schema::object()
-        .describe("The vault with the credentials of all of them.")
-        .required("name", Schema::text(255).describe("The name of the vault."))
-        .required("tenantID", Schema::text(255).describe("The tenant of the vault."));
-    let control_plane = Schema::object()
-        .describe("The identities of components on the management cluster.")
-        .required("managedIdentitiesKeyVault", vault);
-    let control_plane = components().fold(control_plane, |schema, component| {
-        let facts = component.facts();
-        let identity = managed_identity().describe(&format!("The identity of {}.", facts.title));
+fn managed_identities_schema() -> CrdSchema {
+    let vault = CrdSchema::object()
+        .with_description("The vault with the credentials of all of them.")
+        .required_field("name", CrdSchema::string(255).with_description("The name of the vault."))
+        .required_field("tenantID", CrdSchema::string(255).with_description("The tenant of the vault."));
+    let control_plane = CrdSchema::object()
+        .with_description("The identities of components on the management cluster.")
+        .required_field("managedIdentitiesKeyVault", vault);
+    let control_plane = control_plane_components().fold(control_plane, |schema, component| {
+        let facts = component.definition();
+        let identity = managed_identity_schema().with_description(&format!("The identity of {}.", facts.title));
         if facts.optional {
-            schema.field(facts.field, identity)
+            schema.optional_field(facts.field, identity)
         } else {
-            schema.required(facts.field, identity)
+            schema.required_field(facts.field, identity)
         }
     });
-    let client = |of: &str| Schema::text(255).describe(&format!("The client id of {of}."));
-    let data_plane = Schema::object()
-        .describe("The identities of components on the nodes.")
-        .required("imageRegistryMSIClientID", client("the image registry"))
-        .required("diskMSIClientID", client("the disk driver"))
-        .required("fileMSIClientID", client("the file driver"));
-    Schema::object()
-        .describe("The identities of managed Azure.")
-        .required("controlPlane", control_plane)
-        .required("dataPlane", data_plane)
+    let client = |of: &str| CrdSchema::string(255).with_description(&format!("The client id of {of}."));
+    let data_plane = CrdSchema::object()
+        .with_description("The identities of components on the nodes.")
+        .required_field("imageRegistryMSIClientID", client("the image registry"))
+        .required_field("diskMSIClientID", client("the disk driver"))
+        .required_field("fileMSIClientID", client("the file driver"));
+    CrdSchema::object()
+        .with_description("The identities of managed Azure.")
+        .required_field("controlPlane", control_plane)
+        .required_field("dataPlane", data_plane)
 }
 
 /// The identities of self-managed Azure have the fields of the same components. Only the control
 /// plane operator may be without one.
-fn workload_identities() -> Schema {
-    let schema = Schema::object().describe("The identities of self-managed Azure.");
-    components().fold(schema, |schema, component| {
-        let facts = component.facts();
-        let identity = workload_identity().describe(&format!("The identity of {}.", facts.title));
+fn workload_identities_schema() -> CrdSchema {
+    let schema = CrdSchema::object().with_description("The identities of self-managed Azure.");
+    control_plane_components().fold(schema, |schema, component| {
+        let facts = component.definition();
+        let identity = workload_identity_schema().with_description(&format!("The identity of {}.", facts.title));
         if component == Component::ControlPlaneOperator {
-            schema.field(facts.field, identity)
+            schema.optional_field(facts.field, identity)
         } else {
-            schema.required(facts.field, identity)
+            schema.required_field(facts.field, identity)
         }
     })
 }
 
 /// A managed identity and the place of its credential.
-pub(super) fn managed_identity() -> Schema {
-    let secret = Schema::text(127)
-        .at_least(1)
-        .describe("The name of the vault's secret.")
-        .pattern(message::SECRET_NAME_PATTERN);
+pub(super) fn managed_identity_schema() -> CrdSchema {
+    let secret = CrdSchema::string(127)
+        .with_minimum_size(1)
+        .with_description("The name of the vault's secret.")
+        .with_pattern(validation_messages::SECRET_NAME_PATTERN);
     // Documentation promises a default here, and there is none.
-    let encoding = Schema::choice(&ObjectEncoding::ALL.map(ObjectEncoding::name))
-        .describe("How the credential is written into the secret.");
-    Schema::object()
-        .field("clientID", client_id())
-        .required("credentialsSecretName", secret)
-        .required("objectEncoding", encoding)
+    let encoding = CrdSchema::enumeration(&ObjectEncoding::ALL.map(ObjectEncoding::name))
+        .with_description("How the credential is written into the secret.");
+    CrdSchema::object()
+        .optional_field("clientID", client_id_schema())
+        .required_field("credentialsSecretName", secret)
+        .required_field("objectEncoding", encoding)
 }
 
 /// An identity with a federated credential.
-pub(super) fn workload_identity() -> Schema {
-    Schema::object().required("clientID", client_id())
+pub(super) fn workload_identity_schema() -> CrdSchema {
+    CrdSchema::object().required_field("clientID", client_id_schema())
 }
 
-fn client_id() -> Schema {
-    Schema::text(36)
-        .at_least(36)
-        .describe("The client id.")
-        .pattern(message::CLIENT_ID_PATTERN)
-        .rule(&format!("self.matches(r'{}')", message::CLIENT_ID_PATTERN), message::CLIENT_ID)
+fn client_id_schema() -> CrdSchema {
+    CrdSchema::string(36)
+        .with_minimum_size(36)
+        .with_description("The client id.")
+        .with_pattern(validation_messages::CLIENT_ID_PATTERN)
+        .with_cel_rule(&format!("self.matches(r'{}')", validation_messages::CLIENT_ID_PATTERN), validation_messages::CLIENT_ID)
 }

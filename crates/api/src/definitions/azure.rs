@@ -5,67 +5,67 @@
 
 use lanyard_vocabulary::Cloud;
 
-use super::authentication::authentication;
-use super::message;
-use super::schema::Schema;
+use super::authentication::authentication_schema;
+use super::validation_messages;
+use super::schema::CrdSchema;
 
 /// The Azure platform.
-pub(super) fn azure() -> Schema {
-    let id = |what: &str, message: &str| Schema::text(255).describe(what).immutable(message);
-    let group = Schema::text(90)
-        .describe("The resource group of machines, disks and load balancers.")
-        .pattern(message::RESOURCE_GROUP_PATTERN)
-        .default("default")
-        .immutable(message::RESOURCE_GROUP_IMMUTABLE);
-    let cloud = Schema::choice(&Cloud::ALL.map(Cloud::name))
-        .describe("The cloud.")
-        .default(Cloud::default().name());
-    Schema::object()
-        .describe("The cluster on Azure.")
-        .field("cloud", cloud)
-        .required("location", id("The region.", message::LOCATION_IMMUTABLE))
-        .required("resourceGroup", group)
-        .required("vnetID", id("The id of the virtual network.", message::VNET_IMMUTABLE))
-        .required("subnetID", subnet())
-        .required(
+pub(super) fn azure_schema() -> CrdSchema {
+    let id = |what: &str, message: &str| CrdSchema::string(255).with_description(what).immutable(message);
+    let group = CrdSchema::string(90)
+        .with_description("The resource group of machines, disks and load balancers.")
+        .with_pattern(validation_messages::RESOURCE_GROUP_PATTERN)
+        .with_default("default")
+        .immutable(validation_messages::RESOURCE_GROUP_IMMUTABLE);
+    let cloud = CrdSchema::enumeration(&Cloud::ALL.map(Cloud::name))
+        .with_description("The cloud.")
+        .with_default(Cloud::default().name());
+    CrdSchema::object()
+        .with_description("The cluster on Azure.")
+        .optional_field("cloud", cloud)
+        .required_field("location", id("The region.", validation_messages::LOCATION_IMMUTABLE))
+        .required_field("resourceGroup", group)
+        .required_field("vnetID", id("The id of the virtual network.", validation_messages::VNET_IMMUTABLE))
+        .required_field("subnetID", subnet_id_schema())
+        .required_field(
             "subscriptionID",
-            id("The subscription of the cluster's resources.", message::SUBSCRIPTION_IMMUTABLE),
+            id("The subscription of the cluster's resources.", validation_messages::SUBSCRIPTION_IMMUTABLE),
         )
-        .required(
+        .required_field(
             "securityGroupID",
-            id("The id of the network security group.", message::SECURITY_GROUP_IMMUTABLE),
+            id("The id of the network security group.", validation_messages::SECURITY_GROUP_IMMUTABLE),
         )
-        .required(
+        .required_field(
             "tenantID",
-            Schema::text(255).describe("The tenant of the cluster's resources."),
+            CrdSchema::string(255).with_description("The tenant of the cluster's resources."),
         )
-        .required("azureAuthenticationConfig", authentication())
-        .field("containerRegistry", container_registry())
-        .field(
+        .required_field("azureAuthenticationConfig", authentication_schema())
+        .optional_field("containerRegistry", container_registry_schema())
+        .optional_field(
             "topology",
-            Schema::choice(&["Public", "PublicAndPrivate", "Private"])
-                .describe("From where the API server can be reached."),
+            CrdSchema::enumeration(&["Public", "PublicAndPrivate", "Private"])
+                .with_description("From where the API server can be reached."),
         )
-        .field("private", private())
-        .rule("has(self.private) == has(oldSelf.private)", message::PRIVATE_PRESENCE)
-        .rule("has(self.topology) || !has(oldSelf.topology)", message::TOPOLOGY_REMOVED)
-        .rule(
+        .optional_field("private", private_schema())
+        .with_cel_rule("has(self.private) == has(oldSelf.private)", validation_messages::PRIVATE_PRESENCE)
+        .with_cel_rule("has(self.topology) || !has(oldSelf.topology)", validation_messages::TOPOLOGY_REMOVED)
+        .with_cel_rule(
             "!has(self.topology) || !has(oldSelf.topology) || (self.topology == 'Public') == (oldSelf.topology == 'Public')",
-            message::TOPOLOGY_TRANSITION,
+            validation_messages::TOPOLOGY_TRANSITION,
         )
-        .rule(
+        .with_cel_rule(
             "has(self.private) == (has(self.topology) && self.topology != 'Public')",
-            message::PRIVATE_MEMBER,
+            validation_messages::PRIVATE_MEMBER,
         )
-        .rule(
+        .with_cel_rule(
             "!has(self.private) || self.private.type != 'PrivateLink' || self.azureAuthenticationConfig.azureAuthenticationConfigType != 'WorkloadIdentities' || (has(self.azureAuthenticationConfig.workloadIdentities) && has(self.azureAuthenticationConfig.workloadIdentities.controlPlaneOperator))",
-            message::PRIVATE_LINK_OPERATOR,
+            validation_messages::PRIVATE_LINK_OPERATOR,
         )
 }
 
 /// `subnetID`. The expressions for its parts are searched for and not anchored, as in the
 /// reference; what they mean to say is a lint of our own validation.
-fn subnet() -> Schema {
+fn subnet_id_schema() -> CrdSchema {
     let format = r"self.matches(r'^/subscriptions/[^/]*/resourceGroups/[^/]*/providers/Microsoft\.Network/virtualNetworks/[^/]*/subnets/[^/]*$')";
     // A part of an id of another form is no part: the format is complained of, and nothing else.
     let part = |index: u8, rule: &str| {
@@ -76,82 +76,82 @@ fn subnet() -> Schema {
             "self.split('/').size() != 11 || !self.split('/')[{index}].matches(r'[{characters}]$')"
         )
     };
-    Schema::text(355)
-        .at_least(1)
-        .describe("The id of the subnet of the nodes.")
-        .rule(format, message::SUBNET_FORMAT)
-        .rule(&part(4, r"matches(r'[a-zA-Z0-9_().-]{1,90}')"), message::SUBNET_GROUP)
-        .rule(&end(4, "."), message::SUBNET_GROUP_END)
-        .rule(&part(8, r"matches(r'[a-zA-Z0-9_.-]{2,64}')"), message::SUBNET_VNET)
-        .rule(&end(8, ".-"), message::SUBNET_VNET_END)
-        .rule(&part(10, r"matches(r'[a-zA-Z0-9][a-zA-Z0-9_.-]{0,79}')"), message::SUBNET_NAME)
-        .rule(&end(10, ".-"), message::SUBNET_NAME_END)
-        .immutable(message::SUBNET_IMMUTABLE)
+    CrdSchema::string(355)
+        .with_minimum_size(1)
+        .with_description("The id of the subnet of the nodes.")
+        .with_cel_rule(format, validation_messages::SUBNET_FORMAT)
+        .with_cel_rule(&part(4, r"matches(r'[a-zA-Z0-9_().-]{1,90}')"), validation_messages::SUBNET_GROUP)
+        .with_cel_rule(&end(4, "."), validation_messages::SUBNET_GROUP_END)
+        .with_cel_rule(&part(8, r"matches(r'[a-zA-Z0-9_.-]{2,64}')"), validation_messages::SUBNET_VNET)
+        .with_cel_rule(&end(8, ".-"), validation_messages::SUBNET_VNET_END)
+        .with_cel_rule(&part(10, r"matches(r'[a-zA-Z0-9][a-zA-Z0-9_.-]{0,79}')"), validation_messages::SUBNET_NAME)
+        .with_cel_rule(&end(10, ".-"), validation_messages::SUBNET_NAME_END)
+        .immutable(validation_messages::SUBNET_IMMUTABLE)
 }
 
 /// `private`: a union.
-fn private() -> Schema {
-    let nat_subnet = Schema::text(355)
-        .at_least(1)
-        .describe("The id of the subnet for network address translation.")
-        .rule(
+fn private_schema() -> CrdSchema {
+    let nat_subnet = CrdSchema::string(355)
+        .with_minimum_size(1)
+        .with_description("The id of the subnet for network address translation.")
+        .with_cel_rule(
             r"self.matches(r'^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+$')",
-            message::NAT_SUBNET_FORMAT,
+            validation_messages::NAT_SUBNET_FORMAT,
         )
-        .immutable(message::NAT_SUBNET_IMMUTABLE);
-    let subscription = Schema::text(36).at_least(36).rule(
-        &format!("self.matches(r'{}')", message::CLIENT_ID_PATTERN),
-        message::ALLOWED_SUBSCRIPTION,
+        .immutable(validation_messages::NAT_SUBNET_IMMUTABLE);
+    let subscription = CrdSchema::string(36).with_minimum_size(36).with_cel_rule(
+        &format!("self.matches(r'{}')", validation_messages::CLIENT_ID_PATTERN),
+        validation_messages::ALLOWED_SUBSCRIPTION,
     );
-    let link = Schema::object()
-        .describe("Azure Private Link.")
-        .at_least(1)
-        .field("natSubnetID", nat_subnet)
-        .field(
+    let link = CrdSchema::object()
+        .with_description("Azure Private Link.")
+        .with_minimum_size(1)
+        .optional_field("natSubnetID", nat_subnet)
+        .optional_field(
             "additionalAllowedSubscriptions",
-            Schema::list(subscription, 50)
-                .at_least(1)
-                .set()
-                .describe("Further subscriptions that may connect."),
+            CrdSchema::bounded_list(subscription, 50)
+                .with_minimum_size(1)
+                .as_set()
+                .with_description("Further subscriptions that may connect."),
         );
-    let network = Schema::text(63)
-        .at_least(1)
-        .describe("The pod network instance.")
-        .rule(r"self.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')", message::POD_NETWORK_LABEL)
-        .immutable(message::POD_NETWORK_IMMUTABLE);
-    let swift = Schema::object().describe("Swift.").required("podNetworkInstance", network);
-    Schema::object()
-        .describe("How the API server is reached in private.")
-        .required(
+    let network = CrdSchema::string(63)
+        .with_minimum_size(1)
+        .with_description("The pod network instance.")
+        .with_cel_rule(r"self.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')", validation_messages::POD_NETWORK_LABEL)
+        .immutable(validation_messages::POD_NETWORK_IMMUTABLE);
+    let swift = CrdSchema::object().with_description("Swift.").required_field("podNetworkInstance", network);
+    CrdSchema::object()
+        .with_description("How the API server is reached in private.")
+        .required_field(
             "type",
-            Schema::choice(&["PrivateLink", "Swift"]).immutable(message::PRIVATE_TYPE_IMMUTABLE),
+            CrdSchema::enumeration(&["PrivateLink", "Swift"]).immutable(validation_messages::PRIVATE_TYPE_IMMUTABLE),
         )
-        .field("privateLink", link)
-        .field("swift", swift)
-        .rule("has(self.privateLink) == (self.type == 'PrivateLink')", message::PRIVATE_LINK_MEMBER)
-        .rule("has(self.swift) == (self.type == 'Swift')", message::SWIFT_MEMBER)
+        .optional_field("privateLink", link)
+        .optional_field("swift", swift)
+        .with_cel_rule("has(self.privateLink) == (self.type == 'PrivateLink')", validation_messages::PRIVATE_LINK_MEMBER)
+        .with_cel_rule("has(self.swift) == (self.type == 'Swift')", validation_messages::SWIFT_MEMBER)
 }
 
 /// `containerRegistry`: how nodes pull images.
-fn container_registry() -> Schema {
-    let id = Schema::text(345)
-        .at_least(131)
-        .describe("The id of the identity as a resource.")
-        .rule(
+fn container_registry_schema() -> CrdSchema {
+    let id = CrdSchema::string(345)
+        .with_minimum_size(131)
+        .with_description("The id of the identity as a resource.")
+        .with_cel_rule(
             r"self.lowerAscii().matches(r'^/subscriptions/[^/]+/resourcegroups/[^/]+/providers/microsoft\.managedidentity/userassignedidentities/[^/]+$')",
-            message::REGISTRY_ID,
+            validation_messages::REGISTRY_ID,
         );
     let identity =
-        Schema::object().describe("The identity of the nodes.").required("resourceID", id);
-    let credentials = Schema::object()
-        .describe("Where the credentials come from.")
-        .required("type", Schema::choice(&["ManagedIdentity"]))
-        .field("managedIdentity", identity)
-        .rule(
+        CrdSchema::object().with_description("The identity of the nodes.").required_field("resourceID", id);
+    let credentials = CrdSchema::object()
+        .with_description("Where the credentials come from.")
+        .required_field("type", CrdSchema::enumeration(&["ManagedIdentity"]))
+        .optional_field("managedIdentity", identity)
+        .with_cel_rule(
             "has(self.managedIdentity) == (self.type == 'ManagedIdentity')",
-            message::REGISTRY_MEMBER,
+            validation_messages::REGISTRY_MEMBER,
         );
-    Schema::object()
-        .describe("How nodes authenticate to container registries.")
-        .required("credentials", credentials)
+    CrdSchema::object()
+        .with_description("How nodes authenticate to container registries.")
+        .required_field("credentials", credentials)
 }

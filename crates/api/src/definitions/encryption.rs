@@ -1,62 +1,62 @@
 //! `spec.secretEncryption`. What belongs to other providers is kept as it comes.
 
-use super::authentication::{managed_identity, workload_identity};
-use super::message;
-use super::schema::Schema;
+use super::authentication::{managed_identity_schema, workload_identity_schema};
+use super::validation_messages;
+use super::schema::CrdSchema;
 
 /// `secretEncryption`: a union, of which the API checks no more than the discriminators.
-pub(super) fn secret_encryption() -> Schema {
-    let kms = Schema::object()
-        .describe("Encryption by a key management service.")
-        .open()
-        .required("provider", Schema::choice(&["IBMCloud", "AWS", "Azure"]))
-        .field("azure", azure_kms());
-    Schema::object()
-        .describe("Encryption of secrets at rest.")
-        .open()
-        .required("type", Schema::choice(&["kms", "aescbc"]))
-        .field("kms", kms)
+pub(super) fn secret_encryption_schema() -> CrdSchema {
+    let kms = CrdSchema::object()
+        .with_description("Encryption by a key management service.")
+        .preserve_unknown_fields()
+        .required_field("provider", CrdSchema::enumeration(&["IBMCloud", "AWS", "Azure"]))
+        .optional_field("azure", azure_kms_schema());
+    CrdSchema::object()
+        .with_description("Encryption of secrets at rest.")
+        .preserve_unknown_fields()
+        .required_field("type", CrdSchema::enumeration(&["kms", "aescbc"]))
+        .optional_field("kms", kms)
 }
 
-fn azure_kms() -> Schema {
+fn azure_kms_schema() -> CrdSchema {
     let kinds = ["KeyVault", "ManagedHSM"];
     let kind_of =
         |object: &str| format!("(has({object}.keyVaultType) ? {object}.keyVaultType : 'KeyVault')");
-    Schema::object()
-        .describe("Keys in a vault.")
-        .required("activeKey", key("The key that encrypts."))
-        .field("backupKey", key("A key that still decrypts (deprecated)."))
-        .field("kms", managed_identity().describe("The identity, on managed Azure."))
-        .field(
+    CrdSchema::object()
+        .with_description("Keys in a vault.")
+        .required_field("activeKey", kms_key_schema("The key that encrypts."))
+        .optional_field("backupKey", kms_key_schema("A key that still decrypts (deprecated)."))
+        .optional_field("kms", managed_identity_schema().with_description("The identity, on managed Azure."))
+        .optional_field(
             "workloadIdentity",
-            workload_identity().describe("The identity, on self-managed Azure."),
+            workload_identity_schema().with_description("The identity, on self-managed Azure."),
         )
-        .field("keyVaultType", Schema::choice(&kinds).describe("What holds the keys."))
-        .field(
+        .optional_field("keyVaultType", CrdSchema::enumeration(&kinds).with_description("What holds the keys."))
+        .optional_field(
             "keyVaultAccess",
-            Schema::choice(&["Public", "Private", ""]).describe("How the vault is reached."),
+            CrdSchema::enumeration(&["Public", "Private", ""]).with_description("How the vault is reached."),
         )
-        .rule(
+        .with_cel_rule(
             "!has(self.backupKey) || self.backupKey.keyVaultName == self.activeKey.keyVaultName",
-            message::BACKUP_KEY_VAULT,
+            validation_messages::BACKUP_KEY_VAULT,
         )
-        .rule("!has(self.kms) || !has(self.workloadIdentity)", message::KMS_EXCLUSIVE)
-        .rule("has(self.kms) || has(self.workloadIdentity)", message::KMS_MISSING)
-        .rule(
+        .with_cel_rule("!has(self.kms) || !has(self.workloadIdentity)", validation_messages::KMS_EXCLUSIVE)
+        .with_cel_rule("has(self.kms) || has(self.workloadIdentity)", validation_messages::KMS_MISSING)
+        .with_cel_rule(
             "has(self.kms) == has(oldSelf.kms) && has(self.workloadIdentity) == has(oldSelf.workloadIdentity)",
-            message::KMS_MODE_IMMUTABLE,
+            validation_messages::KMS_MODE_IMMUTABLE,
         )
-        .rule(
+        .with_cel_rule(
             &format!("{} == {}", kind_of("self"), kind_of("oldSelf")),
-            message::KEY_VAULT_TYPE_IMMUTABLE,
+            validation_messages::KEY_VAULT_TYPE_IMMUTABLE,
         )
 }
 
-fn key(description: &str) -> Schema {
-    let text = |what: &str| Schema::text(255).at_least(1).describe(what);
-    Schema::object()
-        .describe(description)
-        .required("keyVaultName", text("The vault."))
-        .required("keyName", text("The key."))
-        .required("keyVersion", text("The version of the key."))
+fn kms_key_schema(description: &str) -> CrdSchema {
+    let text = |what: &str| CrdSchema::string(255).with_minimum_size(1).with_description(what);
+    CrdSchema::object()
+        .with_description(description)
+        .required_field("keyVaultName", text("The vault."))
+        .required_field("keyName", text("The key."))
+        .required_field("keyVersion", text("The version of the key."))
 }

@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use super::azure::azure;
-use super::encryption::secret_encryption;
-use super::message;
-use super::schema::{Schema, conditions};
-use super::{Column, Names, definition};
+use super::azure::azure_schema;
+use super::encryption::secret_encryption_schema;
+use super::validation_messages;
+use super::schema::{CrdSchema, conditions_schema};
+use super::{PrinterColumn, CrdNames, crd_json};
 
 /// What the API fills in for `spec.issuerURL`.
 pub const DEFAULT_ISSUER_URL: &str = "https://kubernetes.default.svc";
@@ -16,108 +16,108 @@ const GROUP: &str = "hypershift.openshift.io";
 const VERSION: &str = "v1beta1";
 
 /// The definition of `HostedCluster`.
-pub(super) fn hosted_cluster() -> Value {
-    let names = Names {
+pub(super) fn hosted_cluster_crd() -> Value {
+    let names = CrdNames {
         group: GROUP,
         version: VERSION,
         kind: "HostedCluster",
         plural: "hostedclusters",
         singular: "hostedcluster",
-        short: &["hc", "hcs"],
+        short_names: &["hc", "hcs"],
     };
     let columns = [
-        Column::of("Version", r#".status.version.history[?(@.state=="Completed")].version"#),
-        Column::condition("Available", "Available"),
-        Column::condition("Identities", "ValidAzureIdentities"),
-        Column::condition("KMS", "ValidAzureKMSConfig"),
-        Column::of("Location", ".spec.platform.azure.location").wide(),
-        Column::of(
+        PrinterColumn::of("Version", r#".status.version.history[?(@.state=="Completed")].version"#),
+        PrinterColumn::condition_status("Available", "Available"),
+        PrinterColumn::condition_status("Identities", "ValidAzureIdentities"),
+        PrinterColumn::condition_status("KMS", "ValidAzureKMSConfig"),
+        PrinterColumn::of("Location", ".spec.platform.azure.location").wide_only(),
+        PrinterColumn::of(
             "Authentication",
             ".spec.platform.azure.azureAuthenticationConfig.azureAuthenticationConfigType",
         )
-        .wide(),
-        Column::message("Message", "Available").wide(),
-        Column::age(),
+        .wide_only(),
+        PrinterColumn::condition_message("Message", "Available").wide_only(),
+        PrinterColumn::age(),
     ];
-    let schema = object("A cluster whose control plane runs as pods of a management cluster.")
-        .required("spec", cluster_spec())
-        .field("status", status());
-    definition(&names, &columns, schema)
+    let schema = root_object_schema("A cluster whose control plane runs as pods of a management cluster.")
+        .required_field("spec", hosted_cluster_spec_schema())
+        .optional_field("status", status_schema());
+    crd_json(&names, &columns, schema)
 }
 
 /// The definition of `HostedControlPlane`.
-pub(super) fn hosted_control_plane() -> Value {
-    let names = Names {
+pub(super) fn hosted_control_plane_crd() -> Value {
+    let names = CrdNames {
         group: GROUP,
         version: VERSION,
         kind: "HostedControlPlane",
         plural: "hostedcontrolplanes",
         singular: "hostedcontrolplane",
-        short: &["hcp", "hcps"],
+        short_names: &["hcp", "hcps"],
     };
     let columns = [
-        Column::of("Version", ".status.versionStatus.history[0].version"),
-        Column::condition("Available", "Available"),
-        Column::condition("Identities", "ValidAzureIdentities"),
-        Column::condition("KMS", "ValidAzureKMSConfig"),
-        Column::message("Message", "Available").wide(),
-        Column::age(),
+        PrinterColumn::of("Version", ".status.versionStatus.history[0].version"),
+        PrinterColumn::condition_status("Available", "Available"),
+        PrinterColumn::condition_status("Identities", "ValidAzureIdentities"),
+        PrinterColumn::condition_status("KMS", "ValidAzureKMSConfig"),
+        PrinterColumn::condition_message("Message", "Available").wide_only(),
+        PrinterColumn::age(),
     ];
-    let spec = spec()
-        .describe("What the control plane is made from, copied from the HostedCluster.")
-        .field("issuerURL", Schema::text(255).describe("The issuer of service account tokens."))
-        .field("services", services());
-    let schema = object("The control plane of a hosted cluster.")
-        .required("spec", spec)
-        .field("status", status());
-    definition(&names, &columns, schema)
+    let spec = common_spec_schema()
+        .with_description("What the control plane is made from, copied from the HostedCluster.")
+        .optional_field("issuerURL", CrdSchema::string(255).with_description("The issuer of service account tokens."))
+        .optional_field("services", services_schema());
+    let schema = root_object_schema("The control plane of a hosted cluster.")
+        .required_field("spec", spec)
+        .optional_field("status", status_schema());
+    crd_json(&names, &columns, schema)
 }
 
 /// An object of the API without what it is about.
-pub(super) fn object(description: &str) -> Schema {
-    Schema::object()
-        .describe(description)
-        .field("apiVersion", Schema::any_text())
-        .field("kind", Schema::any_text())
-        .field("metadata", Schema::object())
+pub(super) fn root_object_schema(description: &str) -> CrdSchema {
+    CrdSchema::object()
+        .with_description(description)
+        .optional_field("apiVersion", CrdSchema::unbounded_string())
+        .optional_field("kind", CrdSchema::unbounded_string())
+        .optional_field("metadata", CrdSchema::object())
 }
 
-fn status() -> Schema {
-    Schema::foreign().describe("What was observed.").field("conditions", conditions())
+fn status_schema() -> CrdSchema {
+    CrdSchema::preserved_object().with_description("What was observed.").optional_field("conditions", conditions_schema())
 }
 
 /// What both kinds have.
-fn spec() -> Schema {
-    let infra_id = Schema::text(253)
-        .at_least(1)
-        .describe("The unique id that names of cloud resources are made of.")
-        .rule(r"self.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')", message::INFRA_ID)
-        .rule("oldSelf == '' || self == oldSelf", message::INFRA_ID_IMMUTABLE);
-    let cluster_id = Schema::text(36)
-        .at_least(36)
-        .describe("The id of the cluster, a UUID.")
-        .rule(&format!("self.matches(r'{}')", message::CLIENT_ID_PATTERN), message::CLUSTER_ID)
-        .rule("oldSelf == '' || self == oldSelf", message::CLUSTER_ID_IMMUTABLE);
-    let platform = Schema::foreign()
-        .describe("Where the cluster runs.")
-        .required("type", Schema::text(255).describe("The platform, `Azure` here."))
-        .field("azure", azure());
-    Schema::foreign()
-        .field("infraID", infra_id)
-        .field("clusterID", cluster_id)
-        .required("platform", platform)
-        .field("secretEncryption", secret_encryption())
-        .field("serviceAccountSigningKey", signing_key())
-        .field("dns", dns())
-        .field("capabilities", capabilities())
+fn common_spec_schema() -> CrdSchema {
+    let infra_id = CrdSchema::string(253)
+        .with_minimum_size(1)
+        .with_description("The unique id that names of cloud resources are made of.")
+        .with_cel_rule(r"self.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')", validation_messages::INFRA_ID)
+        .with_cel_rule("oldSelf == '' || self == oldSelf", validation_messages::INFRA_ID_IMMUTABLE);
+    let cluster_id = CrdSchema::string(36)
+        .with_minimum_size(36)
+        .with_description("The id of the cluster, a UUID.")
+        .with_cel_rule(&format!("self.matches(r'{}')", validation_messages::CLIENT_ID_PATTERN), validation_messages::CLUSTER_ID)
+        .with_cel_rule("oldSelf == '' || self == oldSelf", validation_messages::CLUSTER_ID_IMMUTABLE);
+    let platform = CrdSchema::preserved_object()
+        .with_description("Where the cluster runs.")
+        .required_field("type", CrdSchema::string(255).with_description("The platform, `Azure` here."))
+        .optional_field("azure", azure_schema());
+    CrdSchema::preserved_object()
+        .optional_field("infraID", infra_id)
+        .optional_field("clusterID", cluster_id)
+        .required_field("platform", platform)
+        .optional_field("secretEncryption", secret_encryption_schema())
+        .optional_field("serviceAccountSigningKey", signing_key_schema())
+        .optional_field("dns", dns_schema())
+        .optional_field("capabilities", capabilities_schema())
 }
 
-fn cluster_spec() -> Schema {
-    let issuer_url = Schema::text(255)
-        .describe("The issuer of service account tokens.")
-        .default(DEFAULT_ISSUER_URL)
-        .immutable(message::ISSUER_URL_IMMUTABLE)
-        .rule("isURL(self)", message::ISSUER_URL);
+fn hosted_cluster_spec_schema() -> CrdSchema {
+    let issuer_url = CrdSchema::string(255)
+        .with_description("The issuer of service account tokens.")
+        .with_default(DEFAULT_ISSUER_URL)
+        .immutable(validation_messages::ISSUER_URL_IMMUTABLE)
+        .with_cel_rule("isURL(self)", validation_messages::ISSUER_URL);
     let published = |service: &str, how: &str| {
         format!("self.services.exists(it, it.service == '{service}' && {how})")
     };
@@ -125,76 +125,76 @@ fn cluster_spec() -> Schema {
     let route_or_balancer = "it.servicePublishingStrategy.type in ['Route', 'LoadBalancer']";
     let other = "self.platform.type != 'Azure'";
     let self_managed = "(has(self.platform.azure) && self.platform.azure.azureAuthenticationConfig.azureAuthenticationConfigType == 'WorkloadIdentities')";
-    spec()
-        .describe("What the cluster should be.")
-        .field("issuerURL", issuer_url)
-        .required("services", services())
-        .rule(
+    common_spec_schema()
+        .with_description("What the cluster should be.")
+        .optional_field("issuerURL", issuer_url)
+        .required_field("services", services_schema())
+        .with_cel_rule(
             "has(self.secretEncryption) || !has(oldSelf.secretEncryption)",
-            message::ENCRYPTION_REMOVED,
+            validation_messages::ENCRYPTION_REMOVED,
         )
-        .rule(
+        .with_cel_rule(
             "self.services.size() >= (self.platform.type == 'IBMCloud' ? 3 : 4)",
-            message::SERVICES_COUNT,
+            validation_messages::SERVICES_COUNT,
         )
-        .rule(
+        .with_cel_rule(
             "self.platform.type == 'IBMCloud' || self.services == oldSelf.services",
-            message::SERVICES_IMMUTABLE,
+            validation_messages::SERVICES_IMMUTABLE,
         )
-        .rule(
+        .with_cel_rule(
             &format!("{other} || {self_managed} || {}", published("OAuthServer", by_route)),
-            message::MANAGED_OAUTH,
+            validation_messages::MANAGED_OAUTH,
         )
-        .rule(
+        .with_cel_rule(
             &format!(
                 "{other} || !{self_managed} || {}",
                 published("OAuthServer", route_or_balancer)
             ),
-            message::SELF_MANAGED_OAUTH,
+            validation_messages::SELF_MANAGED_OAUTH,
         )
-        .rule(
+        .with_cel_rule(
             &format!("{other} || {}", published("Konnectivity", by_route)),
-            message::KONNECTIVITY_ROUTE,
+            validation_messages::KONNECTIVITY_ROUTE,
         )
-        .rule(&format!("{other} || {}", published("Ignition", by_route)), message::IGNITION_ROUTE)
-        .rule(
+        .with_cel_rule(&format!("{other} || {}", published("Ignition", by_route)), validation_messages::IGNITION_ROUTE)
+        .with_cel_rule(
             "has(self.issuerURL) || !has(self.serviceAccountSigningKey)",
-            message::SIGNING_KEY_ISSUER,
+            validation_messages::SIGNING_KEY_ISSUER,
         )
 }
 
 /// How the services of the control plane are published.
-fn services() -> Schema {
-    let strategy = Schema::foreign()
-        .describe("How the service is published.")
-        .required("type", Schema::choice(&["LoadBalancer", "NodePort", "Route", "None", "S3"]));
+fn services_schema() -> CrdSchema {
+    let strategy = CrdSchema::preserved_object()
+        .with_description("How the service is published.")
+        .required_field("type", CrdSchema::enumeration(&["LoadBalancer", "NodePort", "Route", "None", "S3"]));
     let known = ["APIServer", "OAuthServer", "OIDC", "Konnectivity", "Ignition", "OVNSbDb"];
-    let service = Schema::foreign()
-        .describe("One service.")
-        .required("service", Schema::choice(&known))
-        .required("servicePublishingStrategy", strategy);
-    Schema::list(service, 6).describe("How the services of the control plane are published.")
+    let service = CrdSchema::preserved_object()
+        .with_description("One service.")
+        .required_field("service", CrdSchema::enumeration(&known))
+        .required_field("servicePublishingStrategy", strategy);
+    CrdSchema::bounded_list(service, 6).with_description("How the services of the control plane are published.")
 }
 
-fn signing_key() -> Schema {
-    Schema::object()
-        .describe("The Secret with the key that signs service account tokens.")
-        .field("name", Schema::any_text().describe("The name of the Secret.").default(""))
+fn signing_key_schema() -> CrdSchema {
+    CrdSchema::object()
+        .with_description("The Secret with the key that signs service account tokens.")
+        .optional_field("name", CrdSchema::unbounded_string().with_description("The name of the Secret.").with_default(""))
         .atomic()
 }
 
-fn dns() -> Schema {
-    let text = |what: &str| Schema::any_text().describe(what);
-    Schema::foreign()
-        .describe("The names of the cluster.")
-        .field("baseDomain", text("The domain below which the cluster's names are."))
-        .field("baseDomainPrefix", text("The label between the base domain and the name."))
+fn dns_schema() -> CrdSchema {
+    let text = |what: &str| CrdSchema::unbounded_string().with_description(what);
+    CrdSchema::preserved_object()
+        .with_description("The names of the cluster.")
+        .optional_field("baseDomain", text("The domain below which the cluster's names are."))
+        .optional_field("baseDomainPrefix", text("The label between the base domain and the name."))
 }
 
-fn capabilities() -> Schema {
-    let list = |what: &str| Schema::any_list(Schema::any_text()).describe(what);
-    Schema::foreign()
-        .describe("Parts of OpenShift that are switched on or off.")
-        .field("enabled", list("Capabilities that are on although they are off by default."))
-        .field("disabled", list("Capabilities that are off."))
+fn capabilities_schema() -> CrdSchema {
+    let list = |what: &str| CrdSchema::unbounded_list(CrdSchema::unbounded_string()).with_description(what);
+    CrdSchema::preserved_object()
+        .with_description("Parts of OpenShift that are switched on or off.")
+        .optional_field("enabled", list("Capabilities that are on although they are off by default."))
+        .optional_field("disabled", list("Capabilities that are off."))
 }

@@ -2,84 +2,84 @@
 
 use serde_json::Value;
 
-use super::hosted_cluster::object;
-use super::schema::{Schema, conditions};
-use super::{Column, Names, definition};
+use super::hosted_cluster::root_object_schema;
+use super::schema::{CrdSchema, conditions_schema};
+use super::{PrinterColumn, CrdNames, crd_json};
 use crate::HostedClusterIdentities;
 use crate::hosted_cluster_identities::IdentityStatus;
 
 /// The definition of `HostedClusterIdentities`.
-pub(super) fn hosted_cluster_identities() -> Value {
-    let names = Names {
+pub(super) fn hosted_cluster_identities_crd() -> Value {
+    let names = CrdNames {
         group: "lanyard.dev",
         version: "v1alpha1",
         kind: HostedClusterIdentities::KIND,
         plural: HostedClusterIdentities::PLURAL,
         singular: HostedClusterIdentities::PLURAL,
-        short: &["hci"],
+        short_names: &["hci"],
     };
     let columns = [
-        Column::condition("Ready", "ValidAzureIdentities"),
-        Column::condition("KMS", "ValidAzureKMSConfig"),
-        Column::of("Not ready", r#".status.identities[?(@.ready!="True")].component"#),
-        Column::message("Message", "ValidAzureIdentities").wide(),
-        Column::age(),
+        PrinterColumn::condition_status("Ready", "ValidAzureIdentities"),
+        PrinterColumn::condition_status("KMS", "ValidAzureKMSConfig"),
+        PrinterColumn::of("Not ready", r#".status.identities[?(@.ready!="True")].component"#),
+        PrinterColumn::condition_message("Message", "ValidAzureIdentities").wide_only(),
+        PrinterColumn::age(),
     ];
-    let status = Schema::object()
-        .describe("How the identities are.")
-        .field(
+    let status = CrdSchema::object()
+        .with_description("How the identities are.")
+        .optional_field(
             "observedGeneration",
-            Schema::count().describe("The generation of the HostedCluster that this is about."),
+            CrdSchema::unsigned_integer().with_description("The generation of the HostedCluster that this is about."),
         )
-        .field(
+        .optional_field(
             "identities",
-            Schema::list(identity(), 32)
-                .keyed_by("component")
-                .describe("One entry for each identity."),
+            CrdSchema::bounded_list(identity_status_schema(), 32)
+                .as_map_list("component")
+                .with_description("One entry for each identity."),
         )
-        .field("conditions", conditions())
-        .field(
+        .optional_field("conditions", conditions_schema())
+        .optional_field(
             "drift",
-            Schema::list(drift(), 100)
-                .describe("What is not as it was rendered, or not in use as it is mounted."),
+            CrdSchema::bounded_list(drift_schema(), 100)
+                .with_description("What is not as it was rendered, or not in use as it is mounted."),
         );
-    let schema = object("How every identity of a hosted cluster is.").field("status", status);
-    definition(&names, &columns, schema)
+    let schema = root_object_schema("How every identity of a hosted cluster is.").optional_field("status", status);
+    crd_json(&names, &columns, schema)
 }
 
-fn identity() -> Schema {
-    let text = |longest: u32, what: &str| Schema::text(longest).describe(what);
-    let time = |what: &str| Schema::time().describe(what);
-    Schema::object()
-        .describe("How one identity is.")
-        .required("component", text(63, "The component, as its field in the HostedCluster API."))
-        .field("clientID", text(36, "The client id."))
-        .required("secretProviderClass", text(253, "The class that brings the credential."))
-        .required(
+fn identity_status_schema() -> CrdSchema {
+    let text = |longest: u32, what: &str| CrdSchema::string(longest).with_description(what);
+    let time = |what: &str| CrdSchema::date_time().with_description(what);
+    CrdSchema::object()
+        .with_description("How one identity is.")
+        .required_field("component", text(63, "The component, as its field in the HostedCluster API."))
+        .optional_field("clientID", text(36, "The client id."))
+        .required_field("secretProviderClass", text(253, "The class that brings the credential."))
+        .required_field(
             "ready",
-            Schema::choice(&["True", "False", "Unknown"])
-                .describe("Whether the identity works; Unknown where nobody reported."),
+            CrdSchema::enumeration(&["True", "False", "Unknown"])
+                .with_description("Whether the identity works; Unknown where nobody reported."),
         )
-        .required("reason", text(1024, "A word for it."))
-        .field("message", text(32_768, "What was tried, what came back and what to do next."))
-        .field("lastGoodHop", text(63, "The last hop that is known to be good."))
-        .field("failedHop", text(63, "The hop that is to blame."))
-        .field("loadedVersion", text(IdentityStatus::LONGEST_VERSION.into(), LOADED_VERSION))
-        .field("notBefore", time("When the credential begins."))
-        .field("notAfter", time("When the credential ends."))
-        .field("renewAfter", time("From when on a newer credential is to be expected."))
-        .field("cannotRenewAfter", time("From when on the identity cannot be renewed any more."))
-        .field("since", time("Since when the identity is as it is."))
+        .required_field("reason", text(1024, "A word for it."))
+        .optional_field("message", text(32_768, "What was tried, what came back and what to do next."))
+        .optional_field("lastGoodHop", text(63, "The last hop that is known to be good."))
+        .optional_field("failedHop", text(63, "The hop that is to blame."))
+        .optional_field("loadedVersion", text(IdentityStatus::MAX_VERSION_LENGTH.into(), LOADED_VERSION_DESCRIPTION))
+        .optional_field("notBefore", time("When the credential begins."))
+        .optional_field("notAfter", time("When the credential ends."))
+        .optional_field("renewAfter", time("From when on a newer credential is to be expected."))
+        .optional_field("cannotRenewAfter", time("From when on the identity cannot be renewed any more."))
+        .optional_field("since", time("Since when the identity is as it is."))
 }
 
-const LOADED_VERSION: &str = "The version of the vault's secret that is loaded, or else mounted.";
+const LOADED_VERSION_DESCRIPTION: &str = "The version of the vault's secret that is loaded, or else mounted.";
 
-fn drift() -> Schema {
-    let text = |longest: u32, what: &str| Schema::text(longest).describe(what);
-    Schema::object()
-        .describe("Something that is not as it was rendered, or not in use as it is mounted.")
-        .required("kind", text(1024, "A word for it."))
-        .required("subject", text(1024, "What it is about: a component, a pod, an object."))
-        .required("message", text(32_768, "What is so, and what to do next."))
-        .required("since", Schema::time().describe("Since when it is known to be so."))
+fn drift_schema() -> CrdSchema {
+    let text = |longest: u32, what: &str| CrdSchema::string(longest).with_description(what);
+    CrdSchema::object()
+        .with_description("Something that is not as it was rendered, or not in use as it is mounted.")
+        .required_field("kind", text(1024, "A word for it."))
+        .required_field("subject", text(1024, "What it is about: a component, a pod, an object."))
+        .required_field("message", text(32_768, "What is so, and what to do next."))
+        .required_field("since", CrdSchema::date_time().with_description("Since when it is known to be so."))
 }

@@ -7,77 +7,77 @@ use serde_json::{Map, Value, json};
 /// A structural schema. Every text and list that a rule looks at is bounded, because the API server
 /// refuses rules whose cost it cannot bound; what belongs to others is not bounded by us.
 #[derive(Debug, Clone)]
-pub(super) struct Schema(Map<String, Value>);
+pub(super) struct CrdSchema(Map<String, Value>);
 
-impl Schema {
-    fn of(kind: &str) -> Self {
+impl CrdSchema {
+    fn of_type(kind: &str) -> Self {
         Self(Map::from_iter([("type".to_owned(), json!(kind))]))
     }
 
     /// An object without fields yet.
     pub(super) fn object() -> Self {
-        Self::of("object")
+        Self::of_type("object")
     }
 
     /// An object that others define: it is kept as it comes.
-    pub(super) fn foreign() -> Self {
-        Self::object().open()
+    pub(super) fn preserved_object() -> Self {
+        Self::object().preserve_unknown_fields()
     }
 
     /// A text of at most so many characters.
-    pub(super) fn text(longest: u32) -> Self {
-        Self::of("string").with("maxLength", json!(longest))
+    pub(super) fn string(longest: u32) -> Self {
+        Self::of_type("string").with_keyword("maxLength", json!(longest))
     }
 
     /// A text of any length, where the reference has no bound.
-    pub(super) fn any_text() -> Self {
-        Self::of("string")
+    pub(super) fn unbounded_string() -> Self {
+        Self::of_type("string")
     }
 
     /// One of several texts.
-    pub(super) fn choice(values: &[&str]) -> Self {
-        Self::of("string").with("enum", json!(values))
+    pub(super) fn enumeration(values: &[&str]) -> Self {
+        Self::of_type("string").with_keyword("enum", json!(values))
     }
 
     /// A point in time (RFC 3339).
-    pub(super) fn time() -> Self {
-        Self::of("string").with("format", json!("date-time"))
+    pub(super) fn date_time() -> Self {
+        Self::of_type("string").with_keyword("format", json!("date-time"))
     }
 
     /// A whole number that is not negative.
-    pub(super) fn count() -> Self {
-        Self::of("integer").with("format", json!("int64")).with("minimum", json!(0))
+    pub(super) fn unsigned_integer() -> Self {
+        Self::of_type("integer").with_keyword("format", json!("int64")).with_keyword("minimum", json!(0))
     }
 
     /// A list of at most so many items.
-    pub(super) fn list(items: Self, most: u32) -> Self {
-        Self::of("array").with("items", items.into_value()).with("maxItems", json!(most))
+    pub(super) fn bounded_list(items: Self, most: u32) -> Self {
+        Self::of_type("array").with_keyword("items", items.into_value()).with_keyword("maxItems", json!(most))
     }
 
     /// A list of any length, where the reference has no bound.
-    pub(super) fn any_list(items: Self) -> Self {
-        Self::of("array").with("items", items.into_value())
+    pub(super) fn unbounded_list(items: Self) -> Self {
+        Self::of_type("array").with_keyword("items", items.into_value())
     }
 
-    fn with(mut self, key: &str, value: Value) -> Self {
+    fn with_keyword(mut self, key: &str, value: Value) -> Self {
         self.0.insert(key.to_owned(), value);
         self
     }
 
-    fn push(mut self, key: &str, value: Value) -> Self {
+    fn push_to_keyword(mut self, key: &str, value: Value) -> Self {
         match self.0.get_mut(key) {
             Some(Value::Array(values)) => values.push(value),
-            _ => return self.with(key, Value::Array(vec![value])),
+            _ => return self.with_keyword(key, Value::Array(vec![value])),
         }
         self
     }
 
-    pub(super) fn describe(self, description: &str) -> Self {
-        self.with("description", json!(description))
+    pub(super) fn with_description(self, description: &str) -> Self {
+        self.with_keyword("description", json!(description))
     }
 
     /// A field that may be absent.
-    pub(super) fn field(mut self, name: &str, schema: Self) -> Self {
+    pub(super) fn optional_field(mut self, name: &str, schema: Self) -> Self {
         let fields = self.0.entry("properties").or_insert_with(|| json!({}));
         if let Value::Object(fields) = fields {
             fields.insert(name.to_owned(), schema.into_value());
@@ -86,59 +86,59 @@ impl Schema {
     }
 
     /// A field that must be there.
-    pub(super) fn required(self, name: &str, schema: Self) -> Self {
-        self.field(name, schema).push("required", json!(name))
+    pub(super) fn required_field(self, name: &str, schema: Self) -> Self {
+        self.optional_field(name, schema).push_to_keyword("required", json!(name))
     }
 
     /// At least so many characters, items or fields.
-    pub(super) fn at_least(self, count: u32) -> Self {
+    pub(super) fn with_minimum_size(self, count: u32) -> Self {
         let key = match self.0.get("type").and_then(Value::as_str) {
             Some("array") => "minItems",
             Some("object") => "minProperties",
             _ => "minLength",
         };
-        self.with(key, json!(count))
+        self.with_keyword(key, json!(count))
     }
 
     /// A text that matches a regular expression (RE2, searched for anywhere in the text).
-    pub(super) fn pattern(self, pattern: &str) -> Self {
-        self.with("pattern", json!(pattern))
+    pub(super) fn with_pattern(self, pattern: &str) -> Self {
+        self.with_keyword("pattern", json!(pattern))
     }
 
     /// What stands there when nothing does.
-    pub(super) fn default(self, value: &str) -> Self {
-        self.with("default", json!(value))
+    pub(super) fn with_default(self, value: &str) -> Self {
+        self.with_keyword("default", json!(value))
     }
 
     /// A rule in CEL, and what is said when it is broken.
-    pub(super) fn rule(self, rule: &str, message: &str) -> Self {
-        self.push("x-kubernetes-validations", json!({"rule": rule, "message": message}))
+    pub(super) fn with_cel_rule(self, rule: &str, message: &str) -> Self {
+        self.push_to_keyword("x-kubernetes-validations", json!({"rule": rule, "message": message}))
     }
 
     /// A value that never changes once it is there.
     pub(super) fn immutable(self, message: &str) -> Self {
-        self.rule("self == oldSelf", message)
+        self.with_cel_rule("self == oldSelf", message)
     }
 
     /// Fields that the schema does not name are kept.
-    pub(super) fn open(self) -> Self {
-        self.with("x-kubernetes-preserve-unknown-fields", json!(true))
+    pub(super) fn preserve_unknown_fields(self) -> Self {
+        self.with_keyword("x-kubernetes-preserve-unknown-fields", json!(true))
     }
 
     /// A list without duplicates.
-    pub(super) fn set(self) -> Self {
-        self.with("x-kubernetes-list-type", json!("set"))
+    pub(super) fn as_set(self) -> Self {
+        self.with_keyword("x-kubernetes-list-type", json!("set"))
     }
 
     /// A list whose items are known by a field, so that each can have another owner.
-    pub(super) fn keyed_by(self, key: &str) -> Self {
-        self.with("x-kubernetes-list-type", json!("map"))
-            .with("x-kubernetes-list-map-keys", json!([key]))
+    pub(super) fn as_map_list(self, key: &str) -> Self {
+        self.with_keyword("x-kubernetes-list-type", json!("map"))
+            .with_keyword("x-kubernetes-list-map-keys", json!([key]))
     }
 
     /// An object that is replaced as a whole.
     pub(super) fn atomic(self) -> Self {
-        self.with("x-kubernetes-map-type", json!("atomic"))
+        self.with_keyword("x-kubernetes-map-type", json!("atomic"))
     }
 
     pub(super) fn into_value(self) -> Value {
@@ -147,13 +147,13 @@ impl Schema {
 }
 
 /// `status.conditions`, as `metav1.Condition` has it.
-pub(super) fn conditions() -> Schema {
-    let condition = Schema::object()
-        .required("type", Schema::text(316).describe("What the condition is about."))
-        .required("status", Schema::choice(&["True", "False", "Unknown"]))
-        .required("reason", Schema::text(1024).at_least(1).describe("Why, in one word."))
-        .required("message", Schema::text(32_768).describe("Why, for people."))
-        .required("lastTransitionTime", Schema::time().describe("Since when the status is so."))
-        .field("observedGeneration", Schema::count());
-    Schema::list(condition, 100).keyed_by("type").describe("What was observed last.")
+pub(super) fn conditions_schema() -> CrdSchema {
+    let condition = CrdSchema::object()
+        .required_field("type", CrdSchema::string(316).with_description("What the condition is about."))
+        .required_field("status", CrdSchema::enumeration(&["True", "False", "Unknown"]))
+        .required_field("reason", CrdSchema::string(1024).with_minimum_size(1).with_description("Why, in one word."))
+        .required_field("message", CrdSchema::string(32_768).with_description("Why, for people."))
+        .required_field("lastTransitionTime", CrdSchema::date_time().with_description("Since when the status is so."))
+        .optional_field("observedGeneration", CrdSchema::unsigned_integer());
+    CrdSchema::bounded_list(condition, 100).as_map_list("type").with_description("What was observed last.")
 }

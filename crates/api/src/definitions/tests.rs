@@ -6,22 +6,22 @@ use super::*;
 use crate::{HostedCluster, HostedClusterIdentities, HostedControlPlane};
 
 fn definition_of(plural: &str) -> Value {
-    let found = all().into_iter().find(|it| it.plural() == plural);
+    let found = crd_manifests().into_iter().find(|it| it.plural() == plural);
     found.unwrap_or_else(|| panic!("no `{plural}`")).value
 }
 
-fn schema_of(plural: &str) -> Value {
+fn openapi_schema_of(plural: &str) -> Value {
     definition_of(plural)["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
 /// Every schema below a schema, with its path.
-fn visit(schema: &Value, path: &str, look: &mut impl FnMut(&str, &Value)) {
+fn visit_subschemas(schema: &Value, path: &str, look: &mut impl FnMut(&str, &Value)) {
     look(path, schema);
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        visit(field, &format!("{path}.{name}"), look);
+        visit_subschemas(field, &format!("{path}.{name}"), look);
     }
     if schema["items"].is_object() {
-        visit(&schema["items"], &format!("{path}[]"), look);
+        visit_subschemas(&schema["items"], &format!("{path}[]"), look);
     }
 }
 
@@ -51,11 +51,11 @@ fn definitions_are_named_as_the_wire_types_are() {
 }
 
 #[test]
-fn what_is_not_bounded_is_what_no_rule_looks_at() {
+fn only_fields_without_cel_rules_are_unbounded() {
     let mut free = BTreeSet::new();
-    for definition in all() {
+    for definition in crd_manifests() {
         let schema = &definition.value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        visit(schema, definition.plural(), &mut |path, schema| {
+        visit_subschemas(schema, definition.plural(), &mut |path, schema| {
             let has = |keys: &[&str]| keys.iter().any(|key| !schema[*key].is_null());
             let bounded = match schema["type"].as_str() {
                 Some("string") => has(&["maxLength", "enum", "format"]),
@@ -84,9 +84,9 @@ fn what_is_not_bounded_is_what_no_rule_looks_at() {
 
 #[test]
 fn every_required_field_is_described_by_the_schema() {
-    for definition in all() {
+    for definition in crd_manifests() {
         let schema = &definition.value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        visit(schema, definition.plural(), &mut |path, schema| {
+        visit_subschemas(schema, definition.plural(), &mut |path, schema| {
             for name in schema["required"].as_array().into_iter().flatten() {
                 assert!(schema["properties"][name.as_str().unwrap()].is_object(), "{path}.{name}");
             }
@@ -95,7 +95,7 @@ fn every_required_field_is_described_by_the_schema() {
 }
 
 #[test]
-fn the_schema_of_our_own_kind_knows_exactly_the_fields_of_the_type() {
+fn hosted_cluster_identities_schema_has_exactly_the_fields_of_the_type() {
     let time = "2026-01-01T00:00:00Z";
     let condition = json!({
         "type": "x", "status": "True", "reason": "x", "message": "x",
@@ -116,7 +116,7 @@ fn the_schema_of_our_own_kind_knows_exactly_the_fields_of_the_type() {
     }))
     .unwrap();
     let whole = serde_json::to_value(whole.status).unwrap();
-    let status = schema_of("hostedclusteridentities")["properties"]["status"].clone();
+    let status = openapi_schema_of("hostedclusteridentities")["properties"]["status"].clone();
     let keys = |value: &Value| -> BTreeSet<String> {
         value.as_object().unwrap().keys().cloned().collect()
     };
@@ -128,10 +128,10 @@ fn the_schema_of_our_own_kind_knows_exactly_the_fields_of_the_type() {
 }
 
 #[test]
-fn what_is_of_others_is_kept_and_what_is_of_the_slice_is_not_guessed_at() {
-    let schema = schema_of("hostedclusters");
+fn only_listed_objects_preserve_unknown_fields() {
+    let schema = openapi_schema_of("hostedclusters");
     let mut open = BTreeSet::new();
-    visit(&schema, "", &mut |path, schema| {
+    visit_subschemas(&schema, "", &mut |path, schema| {
         if schema["x-kubernetes-preserve-unknown-fields"] == true {
             open.insert(path.to_owned());
         }
@@ -152,7 +152,7 @@ fn what_is_of_others_is_kept_and_what_is_of_the_slice_is_not_guessed_at() {
 
 #[test]
 fn both_kinds_carry_the_same_platform_and_encryption() {
-    let (cluster, control_plane) = (schema_of("hostedclusters"), schema_of("hostedcontrolplanes"));
+    let (cluster, control_plane) = (openapi_schema_of("hostedclusters"), openapi_schema_of("hostedcontrolplanes"));
     for field in ["platform", "secretEncryption", "infraID", "serviceAccountSigningKey"] {
         let of = |schema: &Value| schema["properties"]["spec"]["properties"][field].clone();
         assert!(of(&cluster).is_object(), "{field}");
@@ -162,9 +162,9 @@ fn both_kinds_carry_the_same_platform_and_encryption() {
 
 #[test]
 fn an_encoding_has_no_default_and_its_absence_is_refused() {
-    let identities = schema_of("hostedclusters");
+    let identities = openapi_schema_of("hostedclusters");
     let mut seen = 0;
-    visit(&identities, "", &mut |path, schema| {
+    visit_subschemas(&identities, "", &mut |path, schema| {
         if !schema["properties"]["objectEncoding"].is_null() {
             seen += 1;
             assert!(schema["properties"]["objectEncoding"]["default"].is_null(), "{path}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use lanyard_vocabulary::Component;
-use lanyard_vocabulary::component::FieldParent;
+use lanyard_vocabulary::component::IdentityFieldParent;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{IdentityVault, ManagedIdentity};
 
-const VAULT: &str = "managedIdentitiesKeyVault";
+const KEY_VAULT_FIELD: &str = "managedIdentitiesKeyVault";
 
 /// `managedIdentities.controlPlane`.
 ///
@@ -32,7 +32,7 @@ impl Serialize for ControlPlaneIdentities {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if let Some(vault) = &self.key_vault {
-            map.serialize_entry(VAULT, vault)?;
+            map.serialize_entry(KEY_VAULT_FIELD, vault)?;
         }
         for (component, identity) in &self.identities {
             map.serialize_entry(component.name(), identity)?;
@@ -46,13 +46,13 @@ impl Serialize for ControlPlaneIdentities {
 
 impl<'de> Deserialize<'de> for ControlPlaneIdentities {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FieldVisitor)
+        deserializer.deserialize_map(ControlPlaneIdentitiesVisitor)
     }
 }
 
-struct FieldVisitor;
+struct ControlPlaneIdentitiesVisitor;
 
-impl<'de> Visitor<'de> for FieldVisitor {
+impl<'de> Visitor<'de> for ControlPlaneIdentitiesVisitor {
     type Value = ControlPlaneIdentities;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,14 +65,14 @@ impl<'de> Visitor<'de> for FieldVisitor {
             let component = key
                 .parse::<Component>()
                 .ok()
-                .filter(|component| component.facts().parent == FieldParent::ControlPlane);
+                .filter(|component| component.definition().parent == IdentityFieldParent::ControlPlane);
             match component {
                 Some(component) => {
                     if let Some(identity) = map.next_value()? {
                         read.identities.insert(component, identity);
                     }
                 }
-                None if key == VAULT => read.key_vault = map.next_value()?,
+                None if key == KEY_VAULT_FIELD => read.key_vault = map.next_value()?,
                 None => {
                     let value = map.next_value()?;
                     read.unknown.insert(key, value);

@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_saphyr::granit_parser::{Event, Parser};
 
 use super::HostedCluster;
-use crate::source_text::{Node, parse_node, path_at, reads_as_text};
+use crate::yaml_source::{YamlNode, parse_yaml_node, field_path_at, is_unquoted_yaml_string};
 
 /// A text holds no HostedCluster that could be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,7 +12,7 @@ use crate::source_text::{Node, parse_node, path_at, reads_as_text};
 pub enum ReadHostedClusterError {
     /// The text is not YAML.
     #[error("line {line}, column {column}: this is not YAML: {reason}")]
-    NotYaml {
+    InvalidYaml {
         /// The line, from 1.
         line: u64,
         /// The column, from 1.
@@ -22,7 +22,7 @@ pub enum ReadHostedClusterError {
     },
     /// A field has another type than the API says.
     #[error("line {line}, column {column}: {}{reason}", if field.is_empty() { String::new() } else { format!("`{field}`: ") })]
-    Field {
+    InvalidField {
         /// The line, from 1; 0 when it is not known.
         line: u64,
         /// The column, from 1; 0 when it is not known.
@@ -40,7 +40,7 @@ pub enum ReadHostedClusterError {
     },
     /// The HostedCluster is of another version of the API.
     #[error("the HostedCluster on line {line} has apiVersion `{api_version}`")]
-    Version {
+    UnsupportedVersion {
         /// The line of the document.
         line: u64,
         /// Its `apiVersion`.
@@ -48,13 +48,13 @@ pub enum ReadHostedClusterError {
     },
     /// More than one document is a HostedCluster.
     #[error("there are {} HostedClusters, on the lines {}", lines.len(), listed(lines))]
-    Several {
+    MultipleHostedClusters {
         /// The lines of the documents.
         lines: Vec<u64>,
     },
 }
 
-fn listed(lines: &[u64]) -> String {
+fn join_line_numbers(lines: &[u64]) -> String {
     lines.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
@@ -62,16 +62,16 @@ impl ReadHostedClusterError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NotYaml { .. } | Self::Field { .. } => None,
+            Self::InvalidYaml { .. } | Self::InvalidField { .. } => None,
             Self::NoHostedCluster { .. } => Some(format!(
                 "give a document with `apiVersion: {}` and `kind: {}`",
                 HostedCluster::API_VERSION,
                 HostedCluster::KIND
             )),
-            Self::Version { .. } => {
+            Self::UnsupportedVersion { .. } => {
                 Some(format!("convert it to `apiVersion: {}`", HostedCluster::API_VERSION))
             }
-            Self::Several { .. } => Some("give them one by one".to_owned()),
+            Self::MultipleHostedClusters { .. } => Some("give them one by one".to_owned()),
         }
     }
 }
@@ -84,7 +84,7 @@ impl HostedCluster {
     /// When the text is not YAML, when a field has the wrong type, and when there is not exactly
     /// one HostedCluster of the version `v1beta1`.
     pub fn parse_yaml(text: &str) -> Result<Self, ReadHostedClusterError> {
-        typed(&document(text)?)
+        deserialize_hosted_cluster(&extract_hosted_cluster_document(text)?)
     }
 
     /// The text fields of the one HostedCluster of a text that were written without quotes and
@@ -93,12 +93,12 @@ impl HostedCluster {
     ///
     /// # Errors
     /// As [`HostedCluster::parse_yaml`].
-    pub fn unquoted_texts(text: &str) -> Result<Vec<UnquotedText>, ReadHostedClusterError> {
-        let document = document(text)?;
-        let typed = serde_json::to_value(typed(&document)?).unwrap_or_default();
+    pub fn unquoted_scalars(text: &str) -> Result<Vec<UnquotedScalar>, ReadHostedClusterError> {
+        let document = extract_hosted_cluster_document(text)?;
+        let typed = serde_json::to_value(deserialize_hosted_cluster(&document)?).unwrap_or_default();
         let mut found = Vec::new();
         // Anchors and aliases are the only YAML that has no tree here.
-        if let Ok(node) = parse_node(&document) {
+        if let Ok(node) = parse_yaml_node(&document) {
             collect_unquoted(&typed, &node, String::new(), &mut found);
         }
         Ok(found)
@@ -107,7 +107,7 @@ impl HostedCluster {
 
 /// A text that was written without quotes and that YAML reads as something else.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnquotedText {
+pub struct UnquotedScalar {
     /// The path of the field.
     pub field: String,
     /// The text as it was written.
@@ -115,38 +115,38 @@ pub struct UnquotedText {
 }
 
 /// The lines of the one HostedCluster, at their places.
-fn document(text: &str) -> Result<String, ReadHostedClusterError> {
-    let heads = document_heads(text)?;
-    let is_ours = |head: &&DocumentHead| head.kind == HostedCluster::KIND;
+fn extract_hosted_cluster_document(text: &str) -> Result<String, ReadHostedClusterError> {
+    let heads = document_headers(text)?;
+    let is_ours = |head: &&DocumentHeader| head.kind == HostedCluster::KIND;
     let ours: Vec<_> = heads.iter().filter(is_ours).collect();
     let [head] = ours[..] else {
         return Err(if ours.is_empty() {
-            let found = heads.iter().map(DocumentHead::name).collect();
+            let found = heads.iter().map(DocumentHeader::name).collect();
             ReadHostedClusterError::NoHostedCluster { found }
         } else {
             let lines = ours.iter().map(|head| head.line).collect();
-            ReadHostedClusterError::Several { lines }
+            ReadHostedClusterError::MultipleHostedClusters { lines }
         });
     };
     if head.api_version != HostedCluster::API_VERSION {
         let api_version = head.api_version.clone();
-        return Err(ReadHostedClusterError::Version { line: head.line, api_version });
+        return Err(ReadHostedClusterError::UnsupportedVersion { line: head.line, api_version });
     }
     let next = heads.iter().map(|other| other.line).find(|line| *line > head.line);
-    Ok(only_lines(text, head.line, next.unwrap_or(u64::MAX)))
+    Ok(blank_other_lines(text, head.line, next.unwrap_or(u64::MAX)))
 }
 
-fn typed(document: &str) -> Result<HostedCluster, ReadHostedClusterError> {
-    serde_saphyr::from_str(document).map_err(|error| of_type(&error, document))
+fn deserialize_hosted_cluster(document: &str) -> Result<HostedCluster, ReadHostedClusterError> {
+    serde_saphyr::from_str(document).map_err(|error| invalid_field_error(&error, document))
 }
 
 /// Where the typed reading has a text and the source has a plain scalar that is none.
-fn collect_unquoted(typed: &Value, node: &Node, field: String, found: &mut Vec<UnquotedText>) {
+fn collect_unquoted(typed: &Value, node: &YamlNode, field: String, found: &mut Vec<UnquotedScalar>) {
     match (typed, node) {
-        (Value::String(_), Node::Scalar { text, plain: true }) if !reads_as_text(text) => {
-            found.push(UnquotedText { field, text: text.clone() });
+        (Value::String(_), YamlNode::Scalar { text, is_plain: true }) if !is_unquoted_yaml_string(text) => {
+            found.push(UnquotedScalar { field, text: text.clone() });
         }
-        (Value::Object(map), Node::Mapping(entries)) => {
+        (Value::Object(map), YamlNode::Mapping(entries)) => {
             for (key, node) in entries {
                 let path = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
                 if let Some(typed) = map.get(key) {
@@ -154,7 +154,7 @@ fn collect_unquoted(typed: &Value, node: &Node, field: String, found: &mut Vec<U
                 }
             }
         }
-        (Value::Array(items), Node::Sequence(nodes)) => {
+        (Value::Array(items), YamlNode::Sequence(nodes)) => {
             for (index, (typed, node)) in items.iter().zip(nodes).enumerate() {
                 collect_unquoted(typed, node, format!("{field}[{index}]"), found);
             }
@@ -165,13 +165,13 @@ fn collect_unquoted(typed: &Value, node: &Node, field: String, found: &mut Vec<U
 
 /// What a document says it is, and the line on which it begins.
 #[derive(Debug, Default)]
-struct DocumentHead {
+struct DocumentHeader {
     line: u64,
     api_version: String,
     kind: String,
 }
 
-impl DocumentHead {
+impl DocumentHeader {
     fn name(&self) -> String {
         match (self.api_version.as_str(), self.kind.as_str()) {
             ("", "") => format!("a document without a kind on line {}", self.line),
@@ -181,21 +181,21 @@ impl DocumentHead {
     }
 }
 
-fn document_heads(text: &str) -> Result<Vec<DocumentHead>, ReadHostedClusterError> {
-    let mut heads: Vec<DocumentHead> = Vec::new();
+fn document_headers(text: &str) -> Result<Vec<DocumentHeader>, ReadHostedClusterError> {
+    let mut heads: Vec<DocumentHeader> = Vec::new();
     let mut depth = 0_usize;
     // The key at depth 1 that waits for its value.
     let mut key: Option<String> = None;
     for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| ReadHostedClusterError::NotYaml {
-            line: of_size(error.marker().line()),
-            column: of_size(error.marker().col() + 1),
+        let (event, span) = event.map_err(|error| ReadHostedClusterError::InvalidYaml {
+            line: saturating_u64(error.marker().line()),
+            column: saturating_u64(error.marker().col() + 1),
             reason: error.info(),
         })?;
         match event {
             Event::DocumentStart(..) => {
-                let line = of_size(span.start.line());
-                heads.push(DocumentHead { line, ..DocumentHead::default() });
+                let line = saturating_u64(span.start.line());
+                heads.push(DocumentHeader { line, ..DocumentHeader::default() });
                 (depth, key) = (0, None);
             }
             Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
@@ -222,7 +222,7 @@ fn document_heads(text: &str) -> Result<Vec<DocumentHead>, ReadHostedClusterErro
 
 /// The lines from `first` to before `end`, with empty lines before them so that places in errors
 /// stay those of the whole text.
-fn only_lines(text: &str, first: u64, end: u64) -> String {
+fn blank_other_lines(text: &str, first: u64, end: u64) -> String {
     let mut kept = String::with_capacity(text.len());
     for (number, line) in (1_u64..).zip(text.split_inclusive('\n')) {
         if number < first {
@@ -234,16 +234,16 @@ fn only_lines(text: &str, first: u64, end: u64) -> String {
     kept
 }
 
-fn of_type(error: &serde_saphyr::Error, document: &str) -> ReadHostedClusterError {
+fn invalid_field_error(error: &serde_saphyr::Error, document: &str) -> ReadHostedClusterError {
     let place = error.location();
     let (line, column) = place.map_or((0, 0), |place| (place.line(), place.column()));
-    let field = path_at(document, line, column).unwrap_or_default();
-    ReadHostedClusterError::Field { line, column, field, reason: reason_of(error) }
+    let field = field_path_at(document, line, column).unwrap_or_default();
+    ReadHostedClusterError::InvalidField { line, column, field, reason: error_reason(error) }
 }
 
 /// The message alone: its place is in fields of its own, and advice to programmers and a picture
 /// of the source have no room in it.
-fn reason_of(error: &serde_saphyr::Error) -> String {
+fn error_reason(error: &serde_saphyr::Error) -> String {
     match error.without_snippet() {
         serde_saphyr::Error::Unexpected { expected, .. } => {
             let kind = match *expected {
@@ -263,6 +263,6 @@ fn reason_of(error: &serde_saphyr::Error) -> String {
     }
 }
 
-fn of_size(number: usize) -> u64 {
+fn saturating_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

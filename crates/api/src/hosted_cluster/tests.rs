@@ -4,20 +4,20 @@ use super::*;
 
 const HEAD: &str = "apiVersion: hypershift.openshift.io/v1beta1\nkind: HostedCluster\n";
 
-fn read(text: &str) -> Result<HostedCluster, ReadHostedClusterError> {
+fn parse_with_header(text: &str) -> Result<HostedCluster, ReadHostedClusterError> {
     HostedCluster::parse_yaml(text)
 }
 
-fn azure(cluster: HostedCluster) -> AzurePlatform {
+fn azure_platform(cluster: HostedCluster) -> AzurePlatform {
     cluster.spec.unwrap().platform.unwrap().azure.unwrap()
 }
 
 #[test]
-fn every_field_on_the_path_has_its_name_in_the_api() {
+fn fields_deserialize_from_their_api_names() {
     let text = include_str!("../../../../examples/hostedcluster.yaml");
-    let cluster = read(text).unwrap();
+    let cluster = parse_with_header(text).unwrap();
     let spec = cluster.spec.clone().unwrap();
-    let azure = azure(cluster);
+    let azure = azure_platform(cluster);
     let identities = azure.authentication.unwrap().managed_identities.unwrap();
     let control_plane = identities.control_plane.unwrap();
     assert_eq!(control_plane.identities.len(), 8);
@@ -31,11 +31,11 @@ fn every_field_on_the_path_has_its_name_in_the_api() {
 }
 
 #[test]
-fn what_is_read_is_written_again_with_its_unknown_fields() {
+fn unknown_fields_survive_a_round_trip() {
     let text = format!(
         "{HEAD}metadata: {{name: c, namespace: n}}\nfuture: {{a: [1, true]}}\nspec:\n  x: y\n  platform:\n    azure:\n      resourceGroupName: oops\n      azureAuthenticationConfig:\n        managedIdentities:\n          controlPlane:\n            velero: {{clientID: a}}\n            disk: {{credentialsSecretName: d, more: 1}}\n"
     );
-    let cluster = read(&text).unwrap();
+    let cluster = parse_with_header(&text).unwrap();
     let value = serde_json::to_value(&cluster).unwrap();
     assert_eq!(value["future"]["a"][1], true);
     let platform = &value["spec"]["platform"]["azure"];
@@ -52,7 +52,7 @@ fn scalars_of_text_fields_keep_their_text() {
     let text = format!(
         "{HEAD}spec:\n  platform:\n    azure:\n      azureAuthenticationConfig:\n        managedIdentities:\n          controlPlane:\n            disk: {{credentialsSecretName: 0644, clientID: 1e5}}\n            file:\n"
     );
-    let managed = azure(read(&text).unwrap()).authentication.unwrap().managed_identities.unwrap();
+    let managed = azure_platform(parse_with_header(&text).unwrap()).authentication.unwrap().managed_identities.unwrap();
     let identities = managed.control_plane.unwrap().identities;
     let disk = &identities[&Component::Disk];
     assert_eq!(disk.credentials_secret_name.as_deref(), Some("0644"));
@@ -61,14 +61,14 @@ fn scalars_of_text_fields_keep_their_text() {
 }
 
 #[test]
-fn other_documents_are_passed_over_and_places_stay_those_of_the_text() {
+fn other_documents_are_skipped_and_error_lines_stay_correct() {
     let text = format!(
         "kind: Secret\napiVersion: v1\n---\n{HEAD}metadata:\n  name: c\nspec:\n  infraID: i\n---\nkind: NodePool\n"
     );
-    assert_eq!(read(&text).unwrap().spec.unwrap().infra_id.as_deref(), Some("i"));
+    assert_eq!(parse_with_header(&text).unwrap().spec.unwrap().infra_id.as_deref(), Some("i"));
     let wrong = text.replace("infraID: i", "infraID: [i]");
-    let error = read(&wrong).unwrap_err();
-    assert!(matches!(error, ReadHostedClusterError::Field { line: 9, .. }), "{error:?}");
+    let error = parse_with_header(&wrong).unwrap_err();
+    assert!(matches!(error, ReadHostedClusterError::InvalidField { line: 9, .. }), "{error:?}");
 }
 
 #[test]
@@ -89,21 +89,21 @@ fn a_text_without_exactly_one_hosted_cluster_is_refused() {
         ),
     ];
     for (text, expected) in cases {
-        let error = read(text).unwrap_err();
+        let error = parse_with_header(text).unwrap_err();
         assert_eq!(error.to_string(), expected, "{text:?}");
         assert!(error.hint().is_some());
     }
     let two = format!("{HEAD}---\n{HEAD}");
     assert_eq!(
-        read(&two).unwrap_err().to_string(),
+        parse_with_header(&two).unwrap_err().to_string(),
         "there are 2 HostedClusters, on the lines 1, 3"
     );
 }
 
 #[test]
 fn errors_name_the_place_and_what_was_found_there() {
-    let error = read("kind: HostedCluster\nspec: [\n").unwrap_err();
-    assert!(matches!(error, ReadHostedClusterError::NotYaml { .. }), "{error:?}");
+    let error = parse_with_header("kind: HostedCluster\nspec: [\n").unwrap_err();
+    assert!(matches!(error, ReadHostedClusterError::InvalidYaml { .. }), "{error:?}");
     let cases = [
         ("spec:\n  platform: text\n", "line 4, column 13: `spec.platform`: a mapping belongs here"),
         ("spec:\n  infraID: [a]\n", "line 4, column 12: `spec.infraID`: a text belongs here"),
@@ -118,7 +118,7 @@ fn errors_name_the_place_and_what_was_found_there() {
         ),
     ];
     for (text, expected) in cases {
-        assert_eq!(read(&format!("{HEAD}{text}")).unwrap_err().to_string(), expected);
+        assert_eq!(parse_with_header(&format!("{HEAD}{text}")).unwrap_err().to_string(), expected);
     }
 }
 
@@ -129,15 +129,15 @@ fn json_is_read_too() {
         HostedCluster::API_VERSION,
         HostedCluster::KIND
     );
-    assert_eq!(read(&text).unwrap().spec.unwrap().infra_id.as_deref(), Some("x"));
+    assert_eq!(parse_with_header(&text).unwrap().spec.unwrap().infra_id.as_deref(), Some("x"));
 }
 
 #[test]
-fn texts_that_need_quotes_are_found_with_their_place() {
+fn unquoted_scalars_are_reported_with_their_field() {
     let text = format!(
         "kind: Secret\n---\n{HEAD}metadata: {{name: 007, namespace: '8'}}\nspec:\n  fips: true\n  infraID: 1e5\n  capabilities: {{disabled: [on, Ingress]}}\n  platform:\n    azure:\n      azureAuthenticationConfig:\n        managedIdentities:\n          controlPlane:\n            disk: {{credentialsSecretName: 123, objectEncoding: hex}}\n"
     );
-    let found = HostedCluster::unquoted_texts(&text).unwrap();
+    let found = HostedCluster::unquoted_scalars(&text).unwrap();
     let found: Vec<_> =
         found.iter().map(|text| (text.field.as_str(), text.text.as_str())).collect();
     assert_eq!(
@@ -153,17 +153,17 @@ fn texts_that_need_quotes_are_found_with_their_place() {
         ]
     );
     let example = include_str!("../../../../examples/hostedcluster.yaml");
-    assert_eq!(HostedCluster::unquoted_texts(example), Ok(vec![]));
+    assert_eq!(HostedCluster::unquoted_scalars(example), Ok(vec![]));
 }
 
 proptest::proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "[\\PC\n]{0,120}", line in 0..40_usize) {
-        drop(read(&text));
+        drop(parse_with_header(&text));
         // A document of ours with a line of nonsense in it.
         let example = include_str!("../../../../examples/hostedcluster.yaml");
         let mut lines: Vec<_> = example.lines().collect();
         lines.insert(line, &text);
-        drop(HostedCluster::unquoted_texts(&lines.join("\n")));
+        drop(HostedCluster::unquoted_scalars(&lines.join("\n")));
     }
 }

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 
 use lanyard_vocabulary::{ObjectEncoding, SecretName};
 
-use super::{FileName, ObjectEntry, ObjectFormat, ObjectKind, ObjectVersion, excerpt, problem};
+use super::{MountFileName, VaultObjectEntry, VaultObjectFormat, VaultObjectKind, VaultObjectVersion, truncate_reason, entry_problem};
 use crate::parameters::ParameterProblem;
-use crate::source_text::{Node, parse_node};
+use crate::yaml_source::{YamlNode, parse_yaml_node};
 
 /// Reads the entries, with every problem of every entry added to `problems`.
-pub(crate) fn parse_objects(text: &str, problems: &mut Vec<ParameterProblem>) -> Vec<ObjectEntry> {
-    let items = match array(text) {
+pub(crate) fn parse_objects(text: &str, problems: &mut Vec<ParameterProblem>) -> Vec<VaultObjectEntry> {
+    let items = match parse_array(text) {
         Ok(items) => items,
         Err(problem) => {
             problems.push(problem);
@@ -21,107 +21,107 @@ pub(crate) fn parse_objects(text: &str, problems: &mut Vec<ParameterProblem>) ->
         }
     };
     let first = problems.len();
-    let mut entries: Vec<(usize, ObjectEntry)> = Vec::new();
+    let mut entries: Vec<(usize, VaultObjectEntry)> = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        match fields(item) {
+        match parse_entry_fields(item) {
             Ok(fields) => {
-                let mut reader = EntryReader { index, fields, problems };
-                if let Some(entry) = reader.entry() {
+                let mut reader = ObjectEntryReader { index, fields, problems };
+                if let Some(entry) = reader.read_entry() {
                     entries.push((index, entry));
                 }
             }
-            Err(reason) => problems.push(problem(index, "", reason)),
+            Err(reason) => problems.push(entry_problem(index, "", reason)),
         }
     }
-    if let Err(problem) = within("files to write", files_of(&entries), MOST_FILES) {
+    if let Err(problem) = check_limit("files to write", count_files(&entries), MAX_FILES) {
         problems.push(problem);
     } else {
-        refuse_collisions(&entries, problems);
+        report_path_collisions(&entries, problems);
     }
-    let more = problems.len().saturating_sub(first + MOST_PROBLEMS);
+    let more = problems.len().saturating_sub(first + MAX_REPORTED_PROBLEMS);
     if more > 0 {
-        problems.truncate(first + MOST_PROBLEMS);
-        problems.push(ParameterProblem::MoreObjects { more });
+        problems.truncate(first + MAX_REPORTED_PROBLEMS);
+        problems.push(ParameterProblem::MoreObjectProblems { more });
     }
     entries.into_iter().map(|(_, entry)| entry).collect()
 }
 
 /// The list under `array`.
-fn array(text: &str) -> Result<Vec<Node>, ParameterProblem> {
+fn parse_array(text: &str) -> Result<Vec<YamlNode>, ParameterProblem> {
     if text.is_empty() {
         return Err(ParameterProblem::Missing { key: "objects", similar: None });
     }
-    within("bytes", text.len(), LONGEST_TEXT)?;
-    let refuse = |reason: String| ParameterProblem::Objects { reason: excerpt(reason) };
-    let node = parse_node(text).map_err(|error| refuse(format!("it is not YAML: {error}")))?;
-    let Node::Mapping(entries) = node else {
+    check_limit("bytes", text.len(), MAX_PARAMETER_BYTES)?;
+    let refuse = |reason: String| ParameterProblem::InvalidObjects { reason: truncate_reason(reason) };
+    let node = parse_yaml_node(text).map_err(|error| refuse(format!("it is not YAML: {error}")))?;
+    let YamlNode::Mapping(entries) = node else {
         return Err(refuse(format!(
             "it is {} and not a mapping with the key `array`",
-            node.kind()
+            node.kind_with_article()
         )));
     };
     let array = entries.into_iter().find_map(|(key, value)| (key == "array").then_some(value));
     match array {
-        Some(Node::Sequence(items)) if !items.is_empty() => {
-            within("entries", items.len(), MOST_ENTRIES)?;
+        Some(YamlNode::Sequence(items)) if !items.is_empty() => {
+            check_limit("entries", items.len(), MAX_ENTRIES)?;
             Ok(items)
         }
-        Some(Node::Sequence(_)) => Err(refuse("the list `array` is empty".to_owned())),
+        Some(YamlNode::Sequence(_)) => Err(refuse("the list `array` is empty".to_owned())),
         Some(node) if node.is_null() => Err(refuse("the list `array` is empty".to_owned())),
-        Some(node) => Err(refuse(format!("`array` is {} and not a list", node.kind()))),
+        Some(node) => Err(refuse(format!("`array` is {} and not a list", node.kind_with_article()))),
         None => Err(refuse("it has no key `array`".to_owned())),
     }
 }
 
 /// The fields of an entry, which is a text with YAML in it.
-fn fields(item: &Node) -> Result<Vec<(String, Node)>, String> {
-    let Node::Scalar { text, .. } = item else {
-        return Err(format!("it is {} and not a text; write `- |` before the fields", item.kind()));
+fn parse_entry_fields(item: &YamlNode) -> Result<Vec<(String, YamlNode)>, String> {
+    let YamlNode::Scalar { text, .. } = item else {
+        return Err(format!("it is {} and not a text; write `- |` before the fields", item.kind_with_article()));
     };
-    match parse_node(text).map_err(|error| format!("it is not YAML: {error}"))? {
-        Node::Mapping(fields) => Ok(fields),
-        node => Err(format!("it holds {} and not a mapping", node.kind())),
+    match parse_yaml_node(text).map_err(|error| format!("it is not YAML: {error}"))? {
+        YamlNode::Mapping(fields) => Ok(fields),
+        node => Err(format!("it holds {} and not a mapping", node.kind_with_article())),
     }
 }
 
-fn within(what: &'static str, found: usize, most: usize) -> Result<(), ParameterProblem> {
+fn check_limit(what: &'static str, found: usize, most: usize) -> Result<(), ParameterProblem> {
     if found <= most {
         return Ok(());
     }
     Err(ParameterProblem::TooManyObjects { what, found, most })
 }
 
-fn files_of(entries: &[(usize, ObjectEntry)]) -> usize {
-    let files = |entry: &ObjectEntry| usize::try_from(entry.history).unwrap_or(usize::MAX).max(1);
+fn count_files(entries: &[(usize, VaultObjectEntry)]) -> usize {
+    let files = |entry: &VaultObjectEntry| usize::try_from(entry.history_length).unwrap_or(usize::MAX).max(1);
     entries.iter().map(|(_, entry)| files(entry)).fold(0, usize::saturating_add)
 }
 
 /// Two entries cannot write the same path, nor one a file where the other needs a directory.
-fn refuse_collisions(entries: &[(usize, ObjectEntry)], problems: &mut Vec<ParameterProblem>) {
-    let mut taken = Taken::default();
+fn report_path_collisions(entries: &[(usize, VaultObjectEntry)], problems: &mut Vec<ParameterProblem>) {
+    let mut taken = ClaimedPaths::default();
     for (index, entry) in entries {
-        if let Some(other) = taken.take(*index, entry) {
+        if let Some(other) = taken.claim(*index, entry) {
             let reason = format!("its file `{}` collides with objects[{other}]", entry.file_name());
-            problems.push(problem(*index, "objectAlias", reason));
+            problems.push(entry_problem(*index, "objectAlias", reason));
         }
     }
 }
 
 /// The place of the entry that writes a file first, and of the one that needs a directory first.
 #[derive(Default)]
-struct Taken {
+struct ClaimedPaths {
     files: HashMap<String, usize>,
     directories: HashMap<String, usize>,
 }
 
-impl Taken {
+impl ClaimedPaths {
     /// Takes the paths of an entry; gives the first entry whose paths are in their way.
-    fn take(&mut self, index: usize, entry: &ObjectEntry) -> Option<usize> {
+    fn claim(&mut self, index: usize, entry: &VaultObjectEntry) -> Option<usize> {
         let name = entry.file_name();
         let files = entry.paths();
         let mut directories: Vec<&str> =
             name.match_indices('/').map(|(end, _)| &name[..end]).collect();
-        if entry.history > 1 {
+        if entry.history_length > 1 {
             directories.push(name);
         }
         let in_files = directories.iter().copied().chain(files.iter().map(String::as_str));
@@ -138,38 +138,38 @@ impl Taken {
     }
 }
 
-struct EntryReader<'a> {
+struct ObjectEntryReader<'a> {
     index: usize,
-    fields: Vec<(String, Node)>,
+    fields: Vec<(String, YamlNode)>,
     problems: &'a mut Vec<ParameterProblem>,
 }
 
-impl EntryReader<'_> {
-    fn entry(&mut self) -> Option<ObjectEntry> {
+impl ObjectEntryReader<'_> {
+    fn read_entry(&mut self) -> Option<VaultObjectEntry> {
         let known = self.problems.len();
-        let name = self.name();
-        let kind = self.kind();
-        let format = self.format();
-        let encoding = self.encoding();
+        let name = self.read_name();
+        let kind = self.read_kind();
+        let format = self.read_format();
+        let encoding = self.read_encoding();
         let entry = (
-            self.read("objectAlias", |text| text.parse::<FileName>().map_err(|e| e.to_string())),
-            self.read("objectVersion", |text| {
-                text.parse::<ObjectVersion>().map_err(|e| e.to_string())
+            self.read_optional("objectAlias", |text| text.parse::<MountFileName>().map_err(|e| e.to_string())),
+            self.read_optional("objectVersion", |text| {
+                text.parse::<VaultObjectVersion>().map_err(|e| e.to_string())
             }),
-            self.read("objectVersionHistory", parse_history),
-            self.read("filePermission", parse_permission),
+            self.read_optional("objectVersionHistory", parse_history),
+            self.read_optional("filePermission", parse_file_permission),
         );
-        self.refuse_for_other_kinds(kind, format, encoding);
+        self.report_secret_only_fields(kind, format, encoding);
         if self.problems.len() > known {
             return None;
         }
         let (alias, version, history, file_permission) = entry;
-        Some(ObjectEntry {
+        Some(VaultObjectEntry {
             name: name?,
             kind: kind?,
             alias,
             version,
-            history: history.unwrap_or(1),
+            history_length: history.unwrap_or(1),
             format,
             encoding,
             file_permission,
@@ -177,108 +177,108 @@ impl EntryReader<'_> {
     }
 
     /// The name is required, so a null can only be a secret that is called `null`.
-    fn name(&mut self) -> Option<SecretName> {
-        let text = match self.field("objectName") {
-            Some(Node::Scalar { text, .. }) => text.trim().to_owned(),
-            _ => self.text("objectName").unwrap_or_default(),
+    fn read_name(&mut self) -> Option<SecretName> {
+        let text = match self.find_field("objectName") {
+            Some(YamlNode::Scalar { text, .. }) => text.trim().to_owned(),
+            _ => self.read_text("objectName").unwrap_or_default(),
         };
-        self.parsed("objectName", text.parse::<SecretName>().map_err(|error| error.to_string()))
+        self.record_problem("objectName", text.parse::<SecretName>().map_err(|error| error.to_string()))
     }
 
-    fn kind(&mut self) -> Option<ObjectKind> {
-        let text = self.text("objectType").unwrap_or_default();
-        let kind = ObjectKind::ALL.into_iter().find(|kind| kind.name() == text);
+    fn read_kind(&mut self) -> Option<VaultObjectKind> {
+        let text = self.read_text("objectType").unwrap_or_default();
+        let kind = VaultObjectKind::ALL.into_iter().find(|kind| kind.name() == text);
         let reason = || format!("`{text}` is not one of `secret`, `key`, `cert`");
-        self.parsed("objectType", kind.ok_or_else(reason))
+        self.record_problem("objectType", kind.ok_or_else(reason))
     }
 
-    fn format(&mut self) -> Option<ObjectFormat> {
-        self.read("objectFormat", |text| {
-            ObjectFormat::ALL
+    fn read_format(&mut self) -> Option<VaultObjectFormat> {
+        self.read_optional("objectFormat", |text| {
+            VaultObjectFormat::ALL
                 .into_iter()
                 .find(|format| format.name().eq_ignore_ascii_case(text))
                 .ok_or_else(|| format!("`{text}` is not one of `pem`, `pfx`"))
         })
     }
 
-    fn encoding(&mut self) -> Option<ObjectEncoding> {
-        self.read("objectEncoding", |text| {
+    fn read_encoding(&mut self) -> Option<ObjectEncoding> {
+        self.read_optional("objectEncoding", |text| {
             ObjectEncoding::parse_any_case(text)
                 .ok_or_else(|| format!("`{text}` is not one of `utf-8`, `hex`, `base64`"))
         })
     }
 
-    fn refuse_for_other_kinds(
+    fn report_secret_only_fields(
         &mut self,
-        kind: Option<ObjectKind>,
-        format: Option<ObjectFormat>,
+        kind: Option<VaultObjectKind>,
+        format: Option<VaultObjectFormat>,
         encoding: Option<ObjectEncoding>,
     ) {
-        let Some(kind) = kind.filter(|kind| *kind != ObjectKind::Secret) else { return };
+        let Some(kind) = kind.filter(|kind| *kind != VaultObjectKind::Secret) else { return };
         let reason = format!("it is for objects of type `secret`, and this is a `{kind}`");
-        if format == Some(ObjectFormat::Pfx) {
-            self.problems.push(problem(self.index, "objectFormat", reason.clone()));
+        if format == Some(VaultObjectFormat::Pfx) {
+            self.problems.push(entry_problem(self.index, "objectFormat", reason.clone()));
         }
         if encoding.is_some() {
-            self.problems.push(problem(self.index, "objectEncoding", reason));
+            self.problems.push(entry_problem(self.index, "objectEncoding", reason));
         }
     }
 
-    fn read<T>(
+    fn read_optional<T>(
         &mut self,
         field: &'static str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let text = self.text(field)?;
-        self.parsed(field, parse(&text))
+        let text = self.read_text(field)?;
+        self.record_problem(field, parse(&text))
     }
 
     /// The trimmed text of a field; nothing when it is absent, null or blank.
-    fn text(&mut self, field: &'static str) -> Option<String> {
-        let node = self.field(field).filter(|node| !node.is_null())?;
-        if let Node::Scalar { text, .. } = node {
+    fn read_text(&mut self, field: &'static str) -> Option<String> {
+        let node = self.find_field(field).filter(|node| !node.is_null())?;
+        if let YamlNode::Scalar { text, .. } = node {
             return Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         }
-        let reason = format!("it is {} and not a text", node.kind());
-        self.problems.push(problem(self.index, field, reason));
+        let reason = format!("it is {} and not a text", node.kind_with_article());
+        self.problems.push(entry_problem(self.index, field, reason));
         None
     }
 
-    fn field(&self, field: &str) -> Option<&Node> {
+    fn find_field(&self, field: &str) -> Option<&YamlNode> {
         self.fields.iter().find_map(|(key, value)| (key == field).then_some(value))
     }
 
-    fn parsed<T>(&mut self, field: &'static str, result: Result<T, String>) -> Option<T> {
-        result.map_err(|reason| self.problems.push(problem(self.index, field, reason))).ok()
+    fn record_problem<T>(&mut self, field: &'static str, result: Result<T, String>) -> Option<T> {
+        result.map_err(|reason| self.problems.push(entry_problem(self.index, field, reason))).ok()
     }
 }
 
 /// The longest text, in bytes: five hundred entries with every field are half of it.
-const LONGEST_TEXT: usize = 256 * 1024;
+const MAX_PARAMETER_BYTES: usize = 256 * 1024;
 
 /// The most entries.
-const MOST_ENTRIES: usize = 500;
+const MAX_ENTRIES: usize = 500;
 
 /// The most files that all entries write together, versions of a history included. A volume keeps
 /// an inode for each per generation, for as long as it lives.
-pub const MOST_FILES: usize = 4096;
+pub const MAX_FILES: usize = 4096;
 
 /// How many problems are told one by one: they go into events and into answers to the kubelet.
-const MOST_PROBLEMS: usize = 20;
+const MAX_REPORTED_PROBLEMS: usize = 20;
 
 /// The most versions of one object that one class may ask for.
-const LONGEST_HISTORY: i32 = 1000;
+const MAX_HISTORY_LENGTH: i32 = 1000;
 
 fn parse_history(text: &str) -> Result<u32, String> {
     let count: i32 = text.parse().map_err(|error| format!("`{text}`: {error}"))?;
-    if count > LONGEST_HISTORY {
-        return Err(format!("`{text}` is more than {LONGEST_HISTORY} versions"));
+    if count > MAX_HISTORY_LENGTH {
+        return Err(format!("`{text}` is more than {MAX_HISTORY_LENGTH} versions"));
     }
     Ok(u32::try_from(count).map_or(1, |count| count.max(1)))
 }
 
 /// Octal text. Upstream turns a text that is none into mode 0 and says nothing.
-fn parse_permission(text: &str) -> Result<u32, String> {
+fn parse_file_permission(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 && !text.starts_with('+') => Ok(mode),
         _ => Err(format!("`{text}` is not an octal file mode between 0 and 0777")),

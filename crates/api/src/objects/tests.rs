@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn parse(text: &str) -> Result<Vec<ObjectEntry>, Vec<String>> {
+fn parse(text: &str) -> Result<Vec<VaultObjectEntry>, Vec<String>> {
     let mut problems = Vec::new();
     let entries = parse_objects(text, &mut problems);
     if problems.is_empty() {
@@ -13,21 +13,21 @@ fn parse(text: &str) -> Result<Vec<ObjectEntry>, Vec<String>> {
 }
 
 /// One entry with `lines` as its fields.
-fn entry(lines: &str) -> String {
+fn objects_parameter(lines: &str) -> String {
     format!("array:\n  - |\n    {}\n", lines.replace('\n', "\n    "))
 }
 
-fn one(lines: &str) -> Result<ObjectEntry, Vec<String>> {
-    parse(&entry(lines)).map(|mut entries| entries.remove(0))
+fn parse_single_entry(lines: &str) -> Result<VaultObjectEntry, Vec<String>> {
+    parse(&objects_parameter(lines)).map(|mut entries| entries.remove(0))
 }
 
-fn named(fields: &str) -> Result<ObjectEntry, Vec<String>> {
-    one(&format!("objectName: n\nobjectType: secret\n{fields}"))
+fn parse_secret_entry(fields: &str) -> Result<VaultObjectEntry, Vec<String>> {
+    parse_single_entry(&format!("objectName: n\nobjectType: secret\n{fields}"))
 }
 
 #[test]
 fn scalars_keep_their_source_text() {
-    let entry = one(
+    let entry = parse_single_entry(
         "objectName: 123\nobjectType: secret\nobjectVersion: 0x1f\nfilePermission: 0644\nobjectAlias: true",
     )
     .unwrap();
@@ -39,26 +39,26 @@ fn scalars_keep_their_source_text() {
 
 #[test]
 fn fields_are_trimmed_and_unknown_ones_ignored() {
-    let entry = one("objectName: \"  a \"\nobjectType: ' cert '\nobjectFuture: [1]").unwrap();
-    assert_eq!((entry.name.as_str(), entry.kind), ("a", ObjectKind::Certificate));
+    let entry = parse_single_entry("objectName: \"  a \"\nobjectType: ' cert '\nobjectFuture: [1]").unwrap();
+    assert_eq!((entry.name.as_str(), entry.kind), ("a", VaultObjectKind::Certificate));
 }
 
 #[test]
 fn a_null_is_a_name_where_one_is_required_and_nothing_elsewhere() {
-    let entry = one("objectName: null\nobjectType: secret\nobjectVersion: null\nobjectAlias: ~");
+    let entry = parse_single_entry("objectName: null\nobjectType: secret\nobjectVersion: null\nobjectAlias: ~");
     let entry = entry.unwrap();
     assert_eq!(entry.name.as_str(), "null");
     assert_eq!((entry.version, entry.alias), (None, None));
-    assert!(one("objectName:\nobjectType: secret").is_err());
+    assert!(parse_single_entry("objectName:\nobjectType: secret").is_err());
 }
 
 #[test]
 fn formats_and_encodings_are_read_in_any_case_and_types_are_not() {
-    let entry = named("objectFormat: PFX\nobjectEncoding: Base64").unwrap();
-    assert_eq!(entry.format, Some(ObjectFormat::Pfx));
+    let entry = parse_secret_entry("objectFormat: PFX\nobjectEncoding: Base64").unwrap();
+    assert_eq!(entry.format, Some(VaultObjectFormat::Pfx));
     assert_eq!(entry.encoding, Some(ObjectEncoding::Base64));
     for kind in ["Secret", "certificate", "", "keys"] {
-        assert!(one(&format!("objectName: n\nobjectType: {kind}")).is_err(), "{kind}");
+        assert!(parse_single_entry(&format!("objectName: n\nobjectType: {kind}")).is_err(), "{kind}");
     }
 }
 
@@ -66,20 +66,20 @@ fn formats_and_encodings_are_read_in_any_case_and_types_are_not() {
 fn pfx_and_encodings_are_for_secrets_only_in_any_case() {
     for fields in ["objectFormat: PFX", "objectEncoding: UTF-8"] {
         for kind in ["key", "cert"] {
-            let refused = one(&format!("objectName: n\nobjectType: {kind}\n{fields}"));
+            let refused = parse_single_entry(&format!("objectName: n\nobjectType: {kind}\n{fields}"));
             assert!(refused.is_err(), "{kind} {fields}");
         }
     }
-    assert!(one("objectName: n\nobjectType: cert\nobjectFormat: pem").is_ok());
+    assert!(parse_single_entry("objectName: n\nobjectType: cert\nobjectFormat: pem").is_ok());
 }
 
 #[test]
 fn a_file_permission_that_is_not_octal_is_refused_instead_of_becoming_zero() {
     for (text, mode) in [("0644", 0o644), ("400", 0o400), ("\"0777\"", 0o777), ("0", 0)] {
-        assert_eq!(named(&format!("filePermission: {text}")).unwrap().file_permission, Some(mode));
+        assert_eq!(parse_secret_entry(&format!("filePermission: {text}")).unwrap().file_permission, Some(mode));
     }
     for text in ["0900", "rw", "0o644", "01000", "-1", "+644"] {
-        let problems = named(&format!("filePermission: {text}")).unwrap_err();
+        let problems = parse_secret_entry(&format!("filePermission: {text}")).unwrap_err();
         assert!(problems[0].starts_with("objects[0].filePermission: "), "{problems:?}");
     }
 }
@@ -87,23 +87,23 @@ fn a_file_permission_that_is_not_octal_is_refused_instead_of_becoming_zero() {
 #[test]
 fn a_history_of_one_or_less_is_a_single_version() {
     for (text, history) in [("0", 1), ("-3", 1), ("1", 1), ("5", 5), ("\"2\"", 2)] {
-        let entry = named(&format!("objectVersionHistory: {text}")).unwrap();
-        assert_eq!(entry.history, history, "{text}");
+        let entry = parse_secret_entry(&format!("objectVersionHistory: {text}")).unwrap();
+        assert_eq!(entry.history_length, history, "{text}");
     }
-    assert_eq!(named("objectVersionHistory: 2").unwrap().paths(), ["n/0", "n/1"]);
+    assert_eq!(parse_secret_entry("objectVersionHistory: 2").unwrap().paths(), ["n/0", "n/1"]);
     for text in ["many", "1.5", "99999999999"] {
-        assert!(named(&format!("objectVersionHistory: {text}")).is_err(), "{text}");
+        assert!(parse_secret_entry(&format!("objectVersionHistory: {text}")).is_err(), "{text}");
     }
 }
 
 #[test]
 fn file_names_stay_inside_the_mount() {
     for alias in ["a", "dir/tls.crt", "deep/er/x.y", "with blank"] {
-        let entry = named(&format!("objectAlias: {alias}")).unwrap();
+        let entry = parse_secret_entry(&format!("objectAlias: {alias}")).unwrap();
         assert_eq!(entry.file_name(), alias);
     }
     for alias in ["/etc/passwd", "../x", "a/../b", "a..b", "a//b", "a/", "./a", "\"a\\nb\""] {
-        assert!(named(&format!("objectAlias: {alias}")).is_err(), "{alias}");
+        assert!(parse_secret_entry(&format!("objectAlias: {alias}")).is_err(), "{alias}");
     }
 }
 
@@ -128,7 +128,7 @@ fn two_objects_cannot_write_the_same_path() {
 }
 
 #[test]
-fn the_first_entry_that_is_in_the_way_is_named() {
+fn collision_names_the_first_conflicting_entry() {
     let aliases = ["a/b", "c", "a-b", "a", "c/d", "a/b/c", "a/b-c"];
     let entries = aliases.map(|alias| {
         format!("  - |\n    objectName: n\n    objectType: secret\n    objectAlias: {alias}\n")
@@ -143,7 +143,7 @@ fn the_first_entry_that_is_in_the_way_is_named() {
     assert_eq!(problems, expected);
 }
 
-fn listed(count: usize, fields: impl Fn(usize) -> String) -> String {
+fn objects_parameter_of(count: usize, fields: impl Fn(usize) -> String) -> String {
     let entries = (0..count).map(|index| {
         let fields = fields(index);
         format!("  - |\n    objectName: n{index}\n    objectType: secret\n    {fields}\n")
@@ -152,17 +152,17 @@ fn listed(count: usize, fields: impl Fn(usize) -> String) -> String {
 }
 
 #[test]
-fn what_no_volume_can_hold_is_refused_before_any_work() {
+fn oversized_parameters_are_rejected_before_parsing() {
     let plain = |_| String::new();
-    assert_eq!(parse(&listed(500, plain)).unwrap().len(), 500);
+    assert_eq!(parse(&objects_parameter_of(500, plain)).unwrap().len(), 500);
     assert_eq!(
-        parse(&listed(501, plain)).unwrap_err(),
+        parse(&objects_parameter_of(501, plain)).unwrap_err(),
         ["`objects` has 501 entries, and 500 is the most"]
     );
     let versions = |_| "objectVersionHistory: 1000".to_owned();
-    assert_eq!(parse(&listed(4, versions)).unwrap().len(), 4);
+    assert_eq!(parse(&objects_parameter_of(4, versions)).unwrap().len(), 4);
     assert_eq!(
-        parse(&listed(500, versions)).unwrap_err(),
+        parse(&objects_parameter_of(500, versions)).unwrap_err(),
         ["`objects` has 500000 files to write, and 4096 is the most"]
     );
     let text = format!("array:\n# {}\n", "x".repeat(256 * 1024));
@@ -171,11 +171,11 @@ fn what_no_volume_can_hold_is_refused_before_any_work() {
 }
 
 #[test]
-fn many_problems_are_counted_instead_of_told_and_long_texts_are_cut() {
-    let problems = parse(&listed(500, |_| "filePermission: rw".to_owned())).unwrap_err();
+fn excess_problems_are_counted_and_long_reasons_truncated() {
+    let problems = parse(&objects_parameter_of(500, |_| "filePermission: rw".to_owned())).unwrap_err();
     assert_eq!(problems.len(), 21);
     assert_eq!(problems[20], "`objects` has 480 more problems");
-    let problems = named(&format!("filePermission: {}", "é".repeat(50_000))).unwrap_err();
+    let problems = parse_secret_entry(&format!("filePermission: {}", "é".repeat(50_000))).unwrap_err();
     assert!(problems[0].len() < 600, "{}", problems[0].len());
 }
 
@@ -241,16 +241,16 @@ prop_compose! {
         alias in prop::option::of("[a-zA-Z0-9'\"#: ]{0,6}[a-z0-9]"),
         version in prop::option::of("[a-zA-Z0-9-]{1,32}"),
         history in 1..9_u32,
-        format in prop::option::of(prop::sample::select(ObjectFormat::ALL.to_vec())),
+        format in prop::option::of(prop::sample::select(VaultObjectFormat::ALL.to_vec())),
         encoding in prop::option::of(encodings()),
         file_permission in prop::option::of(0..=0o777_u32),
-    ) -> ObjectEntry {
-        ObjectEntry {
+    ) -> VaultObjectEntry {
+        VaultObjectEntry {
             name,
-            kind: ObjectKind::Secret,
+            kind: VaultObjectKind::Secret,
             alias: alias.map(|alias| alias.trim().parse().unwrap()),
             version: version.map(|version| version.parse().unwrap()),
-            history,
+            history_length,
             format,
             encoding,
             file_permission,
@@ -260,8 +260,8 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_for_a_name_and_an_encoding_is_read_again(name in names(), encoding in encodings()) {
-        let written = vec![ObjectEntry::secret(name.clone(), Some(encoding))];
+    fn secret_entry_survives_a_round_trip(name in names(), encoding in encodings()) {
+        let written = vec![VaultObjectEntry::secret(name.clone(), Some(encoding))];
         let text = render_objects(&written);
         let scalar = if name.as_str() == "-" { "'-'" } else { name.as_str() };
         prop_assert_eq!(
@@ -282,6 +282,6 @@ proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "[\\PC\n]{0,80}") {
         drop(parse(&text));
-        drop(one(&text));
+        drop(parse_single_entry(&text));
     }
 }

@@ -3,19 +3,19 @@ use super::*;
 const CLIENT: &str = "11111111-2222-3333-4444-555555555555";
 const OBJECTS: &str = "array:\n  - |\n    objectName: cpo\n    objectType: secret\n";
 
-fn with(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+fn valid_parameters_with(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     let base = [("keyvaultName", "hcp-vault"), ("tenantID", "tenant"), ("objects", OBJECTS)];
     base.iter().chain(pairs).map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn fields(parameters: &BTreeMap<String, String>) -> Vec<String> {
+fn problem_fields(parameters: &BTreeMap<String, String>) -> Vec<String> {
     let problems = ProviderParameters::parse(parameters).unwrap_err();
     problems.problems().iter().map(ParameterProblem::field).collect()
 }
 
 #[test]
 fn the_identity_mode_follows_the_switches_and_the_client_id() {
-    let client_id: ClientId = CLIENT.parse().unwrap();
+    let client_id: EntraClientId = CLIENT.parse().unwrap();
     let cases: [(&[(&str, &str)], IdentityMode); 8] = [
         (&[], IdentityMode::ServicePrincipal),
         (&[("clientID", CLIENT)], IdentityMode::WorkloadIdentity { client_id }),
@@ -39,7 +39,7 @@ fn the_identity_mode_follows_the_switches_and_the_client_id() {
         ),
     ];
     for (pairs, expected) in cases {
-        let parsed = ProviderParameters::parse(&with(pairs)).unwrap();
+        let parsed = ProviderParameters::parse(&valid_parameters_with(pairs)).unwrap();
         assert_eq!(parsed.identity, expected, "{pairs:?}");
     }
 }
@@ -47,21 +47,21 @@ fn the_identity_mode_follows_the_switches_and_the_client_id() {
 #[test]
 fn switches_are_read_as_go_reads_booleans() {
     for text in ["1", "t", "T", "TRUE", "true", "True"] {
-        let parsed = ProviderParameters::parse(&with(&[("usePodIdentity", text)])).unwrap();
+        let parsed = ProviderParameters::parse(&valid_parameters_with(&[("usePodIdentity", text)])).unwrap();
         assert_eq!(parsed.identity, IdentityMode::PodIdentity, "{text}");
     }
     for text in ["0", "f", "F", "FALSE", "false", "False", ""] {
-        let parsed = ProviderParameters::parse(&with(&[("usePodIdentity", text)])).unwrap();
+        let parsed = ProviderParameters::parse(&valid_parameters_with(&[("usePodIdentity", text)])).unwrap();
         assert_eq!(parsed.identity, IdentityMode::ServicePrincipal, "{text}");
     }
     for text in ["yes", "no", "tRUE", "2", "on"] {
-        assert_eq!(fields(&with(&[("usePodIdentity", text)])), ["usePodIdentity"], "{text}");
+        assert_eq!(problem_fields(&valid_parameters_with(&[("usePodIdentity", text)])), ["usePodIdentity"], "{text}");
     }
 }
 
 #[test]
 fn identity_modes_exclude_each_other() {
-    let parameters = with(&[("usePodIdentity", "true"), ("useVMManagedIdentity", "true")]);
+    let parameters = valid_parameters_with(&[("usePodIdentity", "true"), ("useVMManagedIdentity", "true")]);
     let problems = ProviderParameters::parse(&parameters).unwrap_err();
     assert_eq!(
         problems.to_string(),
@@ -71,13 +71,13 @@ fn identity_modes_exclude_each_other() {
 
 #[test]
 fn the_token_proxy_needs_a_client_id() {
-    assert_eq!(fields(&with(&[("useAzureTokenProxy", "true")])), ["clientID"]);
+    assert_eq!(problem_fields(&valid_parameters_with(&[("useAzureTokenProxy", "true")])), ["clientID"]);
 }
 
 #[test]
 fn the_documented_tenant_key_wins_unless_it_is_blank() {
     let tenant = |pairs: &[(&str, &str)]| {
-        ProviderParameters::parse(&with(pairs)).unwrap().tenant.as_str().to_owned()
+        ProviderParameters::parse(&valid_parameters_with(pairs)).unwrap().tenant.as_str().to_owned()
     };
     assert_eq!(tenant(&[("tenantID", "one"), ("tenantId", "two")]), "one");
     assert_eq!(tenant(&[("tenantID", "  "), ("tenantId", " two ")]), "two");
@@ -86,7 +86,7 @@ fn the_documented_tenant_key_wins_unless_it_is_blank() {
 
 #[test]
 fn keys_are_case_sensitive_and_the_hint_names_the_near_miss() {
-    let mut parameters = with(&[("keyVaultName", "kv1")]);
+    let mut parameters = valid_parameters_with(&[("keyVaultName", "kv1")]);
     parameters.remove("keyvaultName");
     let problems = ProviderParameters::parse(&parameters).unwrap_err();
     assert_eq!(
@@ -97,7 +97,7 @@ fn keys_are_case_sensitive_and_the_hint_names_the_near_miss() {
 
 #[test]
 fn every_problem_is_reported_at_once() {
-    let parameters = with(&[
+    let parameters = valid_parameters_with(&[
         ("usePodIdentity", "maybe"),
         ("keyvaultName", "k_v"),
         ("tenantID", ""),
@@ -105,7 +105,7 @@ fn every_problem_is_reported_at_once() {
         ("objects", "array:\n  - |\n    objectName: a_b\n    objectType: Secret\n  - x: y\n"),
     ]);
     assert_eq!(
-        fields(&parameters),
+        problem_fields(&parameters),
         [
             "usePodIdentity",
             "keyvaultName",
@@ -120,7 +120,7 @@ fn every_problem_is_reported_at_once() {
 
 #[test]
 fn the_cloud_is_read_in_any_case_and_stays_open_when_it_is_not_named() {
-    let cloud = |text| ProviderParameters::parse(&with(&[("cloudName", text)])).unwrap().cloud;
+    let cloud = |text| ProviderParameters::parse(&valid_parameters_with(&[("cloudName", text)])).unwrap().cloud;
     assert_eq!(cloud(""), None);
     assert_eq!(cloud("azurepubliccloud"), Some(Cloud::Public));
     assert_eq!(cloud("AzureUSGovernment"), Some(Cloud::UsGovernment));
@@ -134,7 +134,7 @@ fn a_managed_identity_writes_exactly_six_parameters() {
         tenant: "vault-tenant".parse().unwrap(),
         cloud: None,
         cloud_env_file: None,
-        objects: vec![ObjectEntry::secret(
+        objects: vec![VaultObjectEntry::secret(
             "cpo".parse().unwrap(),
             Some(lanyard_vocabulary::ObjectEncoding::Hex),
         )],

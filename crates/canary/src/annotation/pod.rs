@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use lanyard_api::CanaryFacts;
-use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
+use lanyard_api::CanaryStatusReport;
+use lanyard_kubernetes::{ApiError, KubernetesApi, ApiRetryPolicy};
 use serde_json::json;
 
-use super::{FactsTeller, TellError};
+use super::{FactsSink, PublishFactsError};
 
 /// Tells facts in [`CanaryFacts::ANNOTATION`] of a pod.
 ///
@@ -39,35 +39,35 @@ impl PodAnnotation {
 }
 
 #[async_trait]
-impl FactsTeller for PodAnnotation {
-    async fn fetch_facts(&self) -> Result<Option<CanaryFacts>, TellError> {
+impl FactsSink for PodAnnotation {
+    async fn fetch_facts(&self) -> Result<Option<CanaryStatusReport>, PublishFactsError> {
         let pods = self.pods();
         let action = format!("read pod {}/{}", self.namespace, self.pod);
         let read = || pods.get_metadata(&self.pod);
-        let pod = self.api.call(Patience::USUAL, action, read).await.map_err(refused)?;
+        let pod = self.api.call(ApiRetryPolicy::STANDARD, action, read).await.map_err(publish_error)?;
         let annotations = pod.metadata.annotations.unwrap_or_default();
         // What cannot be read is written anew.
-        let facts = annotations.get(CanaryFacts::ANNOTATION);
+        let facts = annotations.get(CanaryStatusReport::REPORT_ANNOTATION);
         Ok(facts.and_then(|text| serde_json::from_str(text).ok()))
     }
 
-    async fn apply_facts(&self, facts: &CanaryFacts) -> Result<(), TellError> {
-        let text = serde_json::to_string(facts).map_err(|error| TellError {
+    async fn apply_facts(&self, facts: &CanaryStatusReport) -> Result<(), PublishFactsError> {
+        let text = serde_json::to_string(facts).map_err(|error| PublishFactsError {
             message: format!("the facts cannot be written as JSON: {error}"),
             hint: "report this defect",
         })?;
-        let patch = json!({"metadata": {"annotations": {CanaryFacts::ANNOTATION: text}}});
+        let patch = json!({"metadata": {"annotations": {CanaryStatusReport::REPORT_ANNOTATION: text}}});
         let (pods, patch) = (self.pods(), Patch::Merge(patch));
         let parameters =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let action = format!("annotate pod {}/{}", self.namespace, self.pod);
         let write = || pods.patch_status(&self.pod, &parameters, &patch);
-        self.api.call(Patience::USUAL, action, write).await.map_err(refused)?;
+        self.api.call(ApiRetryPolicy::STANDARD, action, write).await.map_err(publish_error)?;
         Ok(())
     }
 }
 
-fn refused(error: ApiError) -> TellError {
+fn publish_error(error: ApiError) -> PublishFactsError {
     let hint = match &error {
         ApiError::Refused { status: 401 | 403, .. } => {
             "let the pod's service account get pods and patch pods/status of its namespace, or \
@@ -76,7 +76,7 @@ fn refused(error: ApiError) -> TellError {
         ApiError::Refused { status: 404, .. } => "see POD_NAME and POD_NAMESPACE",
         _ => error.hint(),
     };
-    TellError { message: error.to_string(), hint }
+    PublishFactsError { message: error.to_string(), hint }
 }
 
 impl fmt::Debug for PodAnnotation {

@@ -2,7 +2,7 @@ use std::convert::Infallible;
 
 use http_body_util::BodyExt as _;
 use kube::client::Body;
-use lanyard_api::canary_facts::HopFailure;
+use lanyard_api::canary_report::HopFailure;
 use lanyard_clock::{Clock as _, ManualClock};
 use lanyard_kubernetes::KubernetesApi;
 use lanyard_vocabulary::Component;
@@ -13,21 +13,21 @@ use super::*;
 
 /// An API server that knows one pod, and keeps what it is asked.
 #[derive(Debug, Default)]
-struct Server {
+struct FakePodServer {
     annotations: Value,
-    asked: Vec<(String, String, Value)>,
-    refuses: u16,
+    requests: Vec<(String, String, Value)>,
+    failure_status: u16,
 }
 
-impl Server {
-    fn answer(&mut self, method: &str, uri: &str, body: Value) -> (u16, Value) {
-        self.asked.push((method.to_owned(), uri.to_owned(), body.clone()));
-        if self.refuses != 0 {
-            let reason = if self.refuses == 403 { "Forbidden" } else { "InternalError" };
+impl FakePodServer {
+    fn respond(&mut self, method: &str, uri: &str, body: Value) -> (u16, Value) {
+        self.requests.push((method.to_owned(), uri.to_owned(), body.clone()));
+        if self.failure_status != 0 {
+            let reason = if self.failure_status == 403 { "Forbidden" } else { "InternalError" };
             let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
-                "code": self.refuses, "reason": reason, "message": "no",
+                "code": self.failure_status, "reason": reason, "message": "no",
                 "details": {"name": "canary-1"}});
-            return (self.refuses, status);
+            return (self.failure_status, status);
         }
         if method == "PATCH" {
             let wanted = body["metadata"]["annotations"].as_object().unwrap();
@@ -43,59 +43,59 @@ impl Server {
         (200, pod)
     }
 
-    fn writes(&self) -> usize {
-        self.asked.iter().filter(|(method, ..)| method == "PATCH").count()
+    fn write_count(&self) -> usize {
+        self.requests.iter().filter(|(method, ..)| method == "PATCH").count()
     }
 }
 
-struct World {
-    server: Arc<Mutex<Server>>,
+struct PodAnnotationFixture {
+    server: Arc<Mutex<FakePodServer>>,
     clock: ManualClock,
-    facts: watch::Sender<Option<CanaryFacts>>,
+    facts: watch::Sender<Option<CanaryStatusReport>>,
     metrics: CanaryMetrics,
     _task: tokio::task::JoinSet<()>,
 }
 
-impl World {
+impl PodAnnotationFixture {
     fn new(annotations: Value) -> Self {
-        let server = Arc::new(Mutex::new(Server { annotations, ..Server::default() }));
+        let server = Arc::new(Mutex::new(FakePodServer { annotations, ..FakePodServer::default() }));
         let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
         let shared: SharedClock = Arc::new(clock.clone());
-        let api = KubernetesApi::of_client(client(&server), Arc::clone(&shared));
+        let api = KubernetesApi::from_client(kube_client(&server), Arc::clone(&shared));
         let teller = Arc::new(PodAnnotation::new(api, "clusters-harbour", "canary-1"));
         let metrics = CanaryMetrics::new(Component::Disk, Arc::clone(&shared));
         let (facts, receiver) = watch::channel(None);
         let mut task = tokio::task::JoinSet::new();
-        task.spawn(Telling::new(teller, shared, metrics.clone()).follow(receiver));
+        task.spawn(FactsPublisher::new(teller, shared, metrics.clone()).publish_changes(receiver));
         Self { server, clock, facts, metrics, _task: task }
     }
 
-    async fn pass(&self, seconds: u64) {
+    async fn advance_seconds(&self, seconds: u64) {
         let end = self.clock.monotonic() + Duration::from_secs(seconds);
         while self.clock.monotonic() < end {
             for _ in 0..200 {
                 tokio::task::yield_now().await;
             }
             let left = end.saturating_sub(self.clock.monotonic());
-            self.clock.advance(self.clock.next_due().unwrap_or(left).min(left));
+            self.clock.advance(self.clock.time_until_next_deadline().unwrap_or(left).min(left));
         }
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }
     }
 
-    async fn tell(&self, facts: &CanaryFacts) {
+    async fn publish(&self, facts: &CanaryStatusReport) {
         self.facts.send_replace(Some(facts.clone()));
-        self.pass(1).await;
+        self.advance_seconds(1).await;
     }
 
-    fn stands(&self) -> Option<CanaryFacts> {
-        let text = self.server.lock().annotations[CanaryFacts::ANNOTATION].clone();
+    fn published_facts(&self) -> Option<CanaryStatusReport> {
+        let text = self.server.lock().annotations[CanaryStatusReport::REPORT_ANNOTATION].clone();
         serde_json::from_str(text.as_str()?).ok()
     }
 }
 
-fn client(server: &Arc<Mutex<Server>>) -> kube::Client {
+fn kube_client(server: &Arc<Mutex<FakePodServer>>) -> kube::Client {
     let server = Arc::clone(server);
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let server = Arc::clone(&server);
@@ -103,7 +103,7 @@ fn client(server: &Arc<Mutex<Server>>) -> kube::Client {
             let (method, uri) = (request.method().to_string(), request.uri().to_string());
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let body = serde_json::from_slice(&body).unwrap_or_default();
-            let (status, answer) = server.lock().answer(&method, &uri, body);
+            let (status, answer) = server.lock().respond(&method, &uri, body);
             let body = Body::from(serde_json::to_vec(&answer).unwrap());
             let answer = http::Response::builder().status(status).body(body).unwrap();
             Ok::<_, Infallible>(answer)
@@ -112,15 +112,15 @@ fn client(server: &Arc<Mutex<Server>>) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
-fn good() -> CanaryFacts {
-    CanaryFacts {
+fn good_facts() -> CanaryStatusReport {
+    CanaryStatusReport {
         component: "disk".to_owned(),
         last_good_hop: Some("granted".to_owned()),
-        ..CanaryFacts::default()
+        ..CanaryStatusReport::default()
     }
 }
 
-fn bad(since: &str) -> CanaryFacts {
+fn failed_facts(since: &str) -> CanaryStatusReport {
     let failure = HopFailure {
         hop: "entra-token".to_owned(),
         code: "AADSTS700016".to_owned(),
@@ -128,63 +128,63 @@ fn bad(since: &str) -> CanaryFacts {
         hint: "see".to_owned(),
         since: since.parse().unwrap(),
     };
-    CanaryFacts {
+    CanaryStatusReport {
         component: "disk".to_owned(),
         last_good_hop: Some("credential".to_owned()),
         failure: Some(failure),
-        ..CanaryFacts::default()
+        ..CanaryStatusReport::default()
     }
 }
 
 #[tokio::test]
-async fn one_key_of_one_pod_is_patched_and_only_when_facts_change() {
-    let world = World::new(json!({"somebody": "else's"}));
-    world.tell(&CanaryFacts { component: "disk".to_owned(), ..CanaryFacts::default() }).await;
-    assert_eq!(world.server.lock().writes(), 0, "nothing is known yet");
-    world.tell(&good()).await;
-    assert_eq!(world.stands(), Some(good()));
-    let (_, uri, body) = world.server.lock().asked.last().cloned().unwrap();
+async fn only_the_facts_annotation_is_patched_on_change() {
+    let world = PodAnnotationFixture::new(json!({"somebody": "else's"}));
+    world.publish(&CanaryStatusReport { component: "disk".to_owned(), ..CanaryStatusReport::default() }).await;
+    assert_eq!(world.server.lock().write_count(), 0, "nothing is known yet");
+    world.publish(&good_facts()).await;
+    assert_eq!(world.published_facts(), Some(good_facts()));
+    let (_, uri, body) = world.server.lock().requests.last().cloned().unwrap();
     assert!(uri.starts_with("/api/v1/namespaces/clusters-harbour/pods/canary-1/status?"), "{uri}");
     let metadata = body["metadata"].as_object().unwrap();
     assert_eq!(metadata.keys().collect::<Vec<_>>(), ["annotations"]);
     assert_eq!(body["metadata"]["annotations"].as_object().unwrap().len(), 1);
-    world.pass(600).await;
-    world.facts.send_replace(Some(good()));
-    world.pass(600).await;
-    assert_eq!(world.server.lock().writes(), 1);
+    world.advance_seconds(600).await;
+    world.facts.send_replace(Some(good_facts()));
+    world.advance_seconds(600).await;
+    assert_eq!(world.server.lock().write_count(), 1);
     assert_eq!(world.server.lock().annotations["somebody"], "else's");
-    let methods: Vec<_> = world.server.lock().asked.iter().map(|it| it.0.clone()).collect();
+    let methods: Vec<_> = world.server.lock().requests.iter().map(|it| it.0.clone()).collect();
     assert_eq!(methods, ["GET", "PATCH"], "two verbs, one of each");
 }
 
 #[tokio::test]
-async fn a_process_that_starts_anew_goes_on_with_what_stands_there() {
-    let before = bad("2026-11-20T00:00:00Z");
+async fn restarted_canary_continues_from_annotation() {
+    let before = failed_facts("2026-11-20T00:00:00Z");
     let text = serde_json::to_string(&before).unwrap();
-    let world = World::new(json!({CanaryFacts::ANNOTATION: text}));
-    world.tell(&bad("2026-11-21T12:00:00Z")).await;
-    assert_eq!(world.server.lock().writes(), 0);
-    assert_eq!(world.stands(), Some(before));
-    let world = World::new(json!({CanaryFacts::ANNOTATION: "what no version of ours wrote"}));
-    world.tell(&good()).await;
-    assert_eq!(world.stands(), Some(good()));
+    let world = PodAnnotationFixture::new(json!({CanaryStatusReport::REPORT_ANNOTATION: text}));
+    world.publish(&failed_facts("2026-11-21T12:00:00Z")).await;
+    assert_eq!(world.server.lock().write_count(), 0);
+    assert_eq!(world.published_facts(), Some(before));
+    let world = PodAnnotationFixture::new(json!({CanaryStatusReport::REPORT_ANNOTATION: "what no version of ours wrote"}));
+    world.publish(&good_facts()).await;
+    assert_eq!(world.published_facts(), Some(good_facts()));
 }
 
 #[tokio::test]
-async fn what_could_not_be_told_is_told_later_and_only_the_newest_of_it() {
-    let world = World::new(json!({}));
-    world.tell(&good()).await;
-    world.server.lock().refuses = 403;
-    world.pass(10).await;
-    world.tell(&bad("2026-11-21T12:00:00Z")).await;
-    let writes = world.server.lock().writes();
+async fn failed_write_is_retried_with_newest_facts() {
+    let world = PodAnnotationFixture::new(json!({}));
+    world.publish(&good_facts()).await;
+    world.server.lock().failure_status = 403;
+    world.advance_seconds(10).await;
+    world.publish(&failed_facts("2026-11-21T12:00:00Z")).await;
+    let writes = world.server.lock().write_count();
     assert_eq!(writes, 2, "a refusal is not repeated at once");
-    world.facts.send_replace(Some(CanaryFacts { component: "file".to_owned(), ..good() }));
-    world.pass(70).await;
-    assert!(world.server.lock().writes() <= writes + 3);
-    world.server.lock().refuses = 0;
-    world.pass(40).await;
-    assert_eq!(world.stands().unwrap().component, "file");
+    world.facts.send_replace(Some(CanaryStatusReport { component: "file".to_owned(), ..good_facts() }));
+    world.advance_seconds(70).await;
+    assert!(world.server.lock().write_count() <= writes + 3);
+    world.server.lock().failure_status = 0;
+    world.advance_seconds(40).await;
+    assert_eq!(world.published_facts().unwrap().component, "file");
     let page = lanyard_telemetry::MetricsPage::build(|it| world.metrics.register(it)).render();
     assert!(
         page.contains(r#"lanyard_canary_annotation_writes_total{result="written"} 2"#),
@@ -193,25 +193,25 @@ async fn what_could_not_be_told_is_told_later_and_only_the_newest_of_it() {
 }
 
 #[tokio::test]
-async fn what_changes_together_is_written_together() {
-    let world = World::new(json!({}));
-    world.tell(&good()).await;
+async fn simultaneous_changes_are_written_once() {
+    let world = PodAnnotationFixture::new(json!({}));
+    world.publish(&good_facts()).await;
     for number in 0..5 {
         let component = format!("component{number}");
-        world.facts.send_replace(Some(CanaryFacts { component, ..good() }));
-        world.pass(0).await;
+        world.facts.send_replace(Some(CanaryStatusReport { component, ..good_facts() }));
+        world.advance_seconds(0).await;
     }
-    world.pass(10).await;
-    assert_eq!(world.stands().unwrap().component, "component4");
-    assert_eq!(world.server.lock().writes(), 2);
+    world.advance_seconds(10).await;
+    assert_eq!(world.published_facts().unwrap().component, "component4");
+    assert_eq!(world.server.lock().write_count(), 2);
 }
 
 #[tokio::test]
-async fn a_pod_that_may_not_is_told_what_to_allow() {
-    let world = World::new(json!({}));
-    world.server.lock().refuses = 403;
-    let api = KubernetesApi::of_client(client(&world.server), Arc::new(world.clock.clone()));
-    let error = PodAnnotation::new(api, "n", "p").apply_facts(&good()).await.unwrap_err();
+async fn forbidden_write_logs_required_permissions() {
+    let world = PodAnnotationFixture::new(json!({}));
+    world.server.lock().failure_status = 403;
+    let api = KubernetesApi::from_client(kube_client(&world.server), Arc::new(world.clock.clone()));
+    let error = PodAnnotation::new(api, "n", "p").apply_facts(&good_facts()).await.unwrap_err();
     assert!(error.to_string().starts_with("could not annotate pod n/p: no (HTTP 403"), "{error}");
     assert!(error.hint.contains("get pods and patch pods/status"));
 }

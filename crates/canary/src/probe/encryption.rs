@@ -3,15 +3,15 @@
 use azure_core::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use lanyard_azure::{Caller, Reply};
+use lanyard_azure::{AuthenticatedClient, AzureResponse};
 use lanyard_credential::reply::excerpt_text as excerpt;
-use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_vocabulary::cloud::CloudEndpoints;
 use serde_json::json;
 use url::Url;
 
-use super::{Made, ProbeKind};
+use super::{ProbeAttempt, ProbeKind};
 use crate::call::parse_url;
-use crate::trouble::{Nature, Trouble};
+use crate::proof_error::{ProofErrorKind, ProofError};
 
 /// The URL of one version of a key: `https://<vault>/keys/<name>/<version>`, also of a managed HSM.
 ///
@@ -45,14 +45,14 @@ impl KeyUrl {
     /// # Errors
     ///
     /// Where it is none.
-    pub fn parse(text: &str, endpoints: &Endpoints) -> Result<Self, ParseKeyUrlError> {
-        Self::parsed(text, endpoints).ok_or_else(|| ParseKeyUrlError { text: text.to_owned() })
+    pub fn parse(text: &str, endpoints: &CloudEndpoints) -> Result<Self, ParseKeyUrlError> {
+        Self::parse_parts(text, endpoints).ok_or_else(|| ParseKeyUrlError { text: text.to_owned() })
     }
 
-    fn parsed(text: &str, endpoints: &Endpoints) -> Option<Self> {
+    fn parse_parts(text: &str, endpoints: &CloudEndpoints) -> Option<Self> {
         let url = parse_url(text)?;
         let is_of_vault = !url.host_str()?.eq_ignore_ascii_case(endpoints.arm_host);
-        let scope = Caller::scope_in(&url, endpoints).filter(|_| is_of_vault)?;
+        let scope = AuthenticatedClient::scope_in_cloud(&url, endpoints).filter(|_| is_of_vault)?;
         let segments: Vec<_> = url.path_segments()?.collect();
         let ["keys", name, version] = segments.as_slice() else { return None };
         let is_whole = !name.is_empty() && !version.is_empty() && url.query().is_none();
@@ -66,23 +66,23 @@ impl KeyUrl {
     }
 
     /// Encrypts four bytes.
-    pub(crate) async fn encrypt(&self, caller: &Caller) -> Made {
+    pub(crate) async fn encrypt(&self, caller: &AuthenticatedClient) -> ProbeAttempt {
         let mut url = self.url.clone();
         url.set_path(&format!("{}/encrypt", self.url.path()));
         url.set_query(Some(&format!("api-version={VERSION}")));
         let body = json!({"alg": ALGORITHM, "value": URL_SAFE_NO_PAD.encode(SAMPLE)});
         match caller.send(Method::Post, &url, Some(&body)).await {
-            Ok(reply) => self.judge(&reply),
-            Err(error) => Made::refused(&error),
+            Ok(reply) => self.evaluate_reply(&reply),
+            Err(error) => ProbeAttempt::from_call_error(&error),
         }
     }
 
-    fn judge(&self, reply: &Reply) -> Made {
+    fn evaluate_reply(&self, reply: &AzureResponse) -> ProbeAttempt {
         let text = |name: &str| reply.body.get(name).and_then(serde_json::Value::as_str);
         let has_value = text("value").is_some_and(|value| !value.is_empty());
         let kid = text("kid").unwrap_or_default();
         if has_value && kid == self.text {
-            return Made::good(format!("the key {} encrypts", self.text));
+            return ProbeAttempt::good(format!("the key {} encrypts", self.text));
         }
         let (what, hint) = if !has_value {
             ("gave no ciphertext".to_owned(), NO_GATEWAY)
@@ -93,8 +93,8 @@ impl KeyUrl {
             ("encrypted with another key".to_owned(), NO_GATEWAY)
         };
         let message = format!("POST {}/encrypt: {}, and it {what}", self.text, reply.status);
-        let trouble = Trouble::new(Nature::Final, ProbeKind::AZURE_ERROR, message, hint);
-        Made { outcome: Err(trouble), pause: None }
+        let trouble = ProofError::new(ProofErrorKind::Definitive, ProbeKind::AZURE_ERROR, message, hint);
+        ProbeAttempt { outcome: Err(trouble), retry_delay: None }
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_named_with_its_version_in_a_vault_of_the_cloud() {
+    fn key_url_requires_version_and_vault_of_cloud() {
         let key = parse("https://kv.vault.azure.net/keys/etcd/abc").unwrap();
         assert_eq!(key.scope(), "https://vault.azure.net/.default");
         let module = parse("https://m.managedhsm.azure.net/keys/etcd/abc").unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_ciphertext_of_this_very_key_is_good() {
+    fn only_ciphertext_of_this_key_is_good() {
         let key = parse("https://kv.vault.azure.net/keys/etcd/abc").unwrap();
         let kid = "https://kv.vault.azure.net/keys/etcd/abc";
         let other = "https://kv.vault.azure.net/keys/etcd/def";
@@ -143,26 +143,26 @@ mod tests {
             (serde_json::Value::Null, false),
         ];
         for (body, good) in cases {
-            let made = key.judge(&Reply { status: 200, body: body.clone() });
+            let made = key.evaluate_reply(&AzureResponse { status: 200, body: body.clone() });
             assert_eq!(made.outcome.is_ok(), good, "{body}");
         }
     }
 
     /// The plugin refuses each encryption then: its id of the key is a hash of the spelling.
     #[test]
-    fn a_vault_that_spells_the_key_in_another_case_is_told_with_its_spelling() {
+    fn key_spelled_in_another_case_is_reported() {
         let vault = "https://kv.vault.azure.net/keys/etcd/abc";
         for text in
             ["https://KV.vault.azure.net/keys/etcd/abc", "https://kv.vault.azure.net/keys/Etcd/abc"]
         {
             let body = json!({"kid": vault, "value": "c2FtcGxl"});
-            let judged = parse(text).unwrap().judge(&Reply { status: 200, body });
+            let judged = parse(text).unwrap().evaluate_reply(&AzureResponse { status: 200, body });
             let trouble = judged.outcome.unwrap_err();
             assert!(trouble.message.contains(text) && trouble.message.contains(vault));
             assert!(trouble.hint.contains("keyVaultName, keyName"), "{}", trouble.hint);
         }
         let text = "https://KV.vault.azure.net/keys/etcd/abc";
         let body = json!({"kid": text, "value": "c2FtcGxl"});
-        assert!(parse(text).unwrap().judge(&Reply { status: 200, body }).outcome.is_ok());
+        assert!(parse(text).unwrap().evaluate_reply(&AzureResponse { status: 200, body }).outcome.is_ok());
     }
 }

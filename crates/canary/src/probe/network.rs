@@ -1,14 +1,14 @@
 //! Whether the network that a hosted cluster names is there, in one region.
 
-use lanyard_azure::{ArmClient, Reply};
+use lanyard_azure::{ArmClient, AzureResponse};
 use lanyard_vocabulary::ArmResourceId;
 
-use super::Made;
-use crate::trouble::{Nature, Trouble};
+use super::ProbeAttempt;
+use crate::proof_error::{ProofErrorKind, ProofError};
 
 /// What is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NetworkPlace {
+pub struct NetworkProbeTarget {
     /// The virtual network.
     pub vnet: ArmResourceId,
     /// Its security group.
@@ -25,20 +25,20 @@ const DIFFERENT_REGIONS: &str = "LocationMismatch";
 /// The reason where one does not say where it is.
 const NO_LOCATION: &str = "LocationUnknown";
 
-impl NetworkPlace {
+impl NetworkProbeTarget {
     /// Looks. The three are asked for one after another: a canary has time, and a limit to share.
-    pub(crate) async fn look(&self, arm: &ArmClient) -> Made {
+    pub(crate) async fn probe_locations(&self, arm: &ArmClient) -> ProbeAttempt {
         let mut found = Vec::new();
-        for (title, id, version) in self.parts() {
+        for (title, id, version) in self.resources() {
             match arm.fetch(id.as_str(), version).await {
                 Ok(reply) => found.push((title, id, location(&reply))),
-                Err(error) => return Made::refused(&error),
+                Err(error) => return ProbeAttempt::from_call_error(&error),
             }
         }
-        judge(&found)
+        compare_locations(&found)
     }
 
-    fn parts(&self) -> [(&'static str, &ArmResourceId, &'static str); 3] {
+    fn resources(&self) -> [(&'static str, &ArmResourceId, &'static str); 3] {
         [
             ("virtual network", &self.vnet, NETWORK_VERSION),
             ("security group", &self.security_group, NETWORK_VERSION),
@@ -47,35 +47,35 @@ impl NetworkPlace {
     }
 }
 
-fn location(reply: &Reply) -> Option<String> {
+fn location(reply: &AzureResponse) -> Option<String> {
     reply.body.get("location")?.as_str().map(str::to_owned)
 }
 
-type Found<'a> = (&'static str, &'a ArmResourceId, Option<String>);
+type FoundLocation<'a> = (&'static str, &'a ArmResourceId, Option<String>);
 
-fn judge(found: &[Found<'_>]) -> Made {
+fn compare_locations(found: &[FoundLocation<'_>]) -> ProbeAttempt {
     let mut places = Vec::new();
     for (title, id, location) in found {
         let Some(location) = location else {
             let message = format!("the {title} {id} does not say in which region it is");
             let hint = "check that no proxy or gateway answers in Azure's place";
-            let trouble = Trouble::new(Nature::Final, NO_LOCATION, message, hint);
-            return Made { outcome: Err(trouble), pause: None };
+            let trouble = ProofError::new(ProofErrorKind::Definitive, NO_LOCATION, message, hint);
+            return ProbeAttempt { outcome: Err(trouble), retry_delay: None };
         };
         places.push((title, location));
     }
     let regions: Vec<_> = places.iter().map(|(_, location)| normalized(location)).collect();
     if regions.windows(2).all(|pair| pair[0] == pair[1]) {
         let region = regions.first().map(String::as_str).unwrap_or_default();
-        return Made::good(format!(
+        return ProbeAttempt::good(format!(
             "virtual network, security group and resource group are in {region}"
         ));
     }
     let told: Vec<_> =
         places.iter().map(|(title, location)| format!("the {title} is in {location}")).collect();
     let hint = "name a virtual network, a security group and a resource group of one region";
-    let trouble = Trouble::new(Nature::Final, DIFFERENT_REGIONS, told.join(", "), hint);
-    Made { outcome: Err(trouble), pause: None }
+    let trouble = ProofError::new(ProofErrorKind::Definitive, DIFFERENT_REGIONS, told.join(", "), hint);
+    ProbeAttempt { outcome: Err(trouble), retry_delay: None }
 }
 
 /// A region as Azure compares them: `West Europe` is `westeurope`.
@@ -87,25 +87,25 @@ fn normalized(location: &str) -> String {
 mod tests {
     use super::*;
 
-    fn place() -> NetworkPlace {
+    fn probe_target() -> NetworkProbeTarget {
         let group = "/subscriptions/s/resourceGroups/g";
         let network = format!("{group}/providers/Microsoft.Network");
-        NetworkPlace {
+        NetworkProbeTarget {
             vnet: format!("{network}/virtualNetworks/v").parse().unwrap(),
             security_group: format!("{network}/networkSecurityGroups/n").parse().unwrap(),
             resource_group: group.parse().unwrap(),
         }
     }
 
-    fn judged(locations: [Option<&str>; 3]) -> Result<String, (String, String)> {
-        let place = place();
+    fn compare_example_locations(locations: [Option<&str>; 3]) -> Result<String, (String, String)> {
+        let place = probe_target();
         let found: Vec<_> = place
-            .parts()
+            .resources()
             .into_iter()
             .zip(locations)
             .map(|((title, id, _), location)| (title, id, location.map(str::to_owned)))
             .collect();
-        judge(&found).outcome.map_err(|trouble| (trouble.code, trouble.message))
+        compare_locations(&found).outcome.map_err(|trouble| (trouble.code, trouble.message))
     }
 
     #[test]
@@ -114,13 +114,13 @@ mod tests {
             [Some("westeurope"), Some("westeurope"), Some("westeurope")],
             [Some("West Europe"), Some("westeurope"), Some("WESTEUROPE")],
         ] {
-            assert!(judged(same).unwrap().ends_with("are in westeurope"));
+            assert!(compare_example_locations(same).unwrap().ends_with("are in westeurope"));
         }
         let (reason, message) =
-            judged([Some("westeurope"), Some("westeurope"), Some("eastus")]).unwrap_err();
+            compare_example_locations([Some("westeurope"), Some("westeurope"), Some("eastus")]).unwrap_err();
         assert_eq!(reason, "LocationMismatch");
         assert!(message.ends_with("the resource group is in eastus"), "{message}");
-        let (reason, message) = judged([Some("eastus"), None, Some("eastus")]).unwrap_err();
+        let (reason, message) = compare_example_locations([Some("eastus"), None, Some("eastus")]).unwrap_err();
         assert_eq!(reason, "LocationUnknown");
         assert!(message.starts_with("the security group /subscriptions/s/"), "{message}");
     }

@@ -4,7 +4,7 @@ use aws_lc_rs::signature::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{self, secret, time};
+use crate::fixture::{self, secret, timestamp};
 
 const NOW: &str = "2027-01-01T00:00:00.9Z";
 const JTI: Uuid = Uuid::from_u128(0x4711);
@@ -17,9 +17,9 @@ fn sign(options: AssertionOptions) -> (Value, Value, String) {
     ]))
     .unwrap();
     let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
-    let signer = Signer::new(bundle, options).unwrap();
+    let signer = AssertionSigner::new(bundle, options).unwrap();
     let assertion =
-        signer.sign(&fixture::CLIENT.parse().unwrap(), &endpoint, time(NOW), JTI).unwrap();
+        signer.sign(&fixture::CLIENT.parse().unwrap(), &endpoint, timestamp(NOW), JTI).unwrap();
     let text = assertion.as_str().to_owned();
     let part = |index: usize| {
         let encoded = text.split('.').nth(index).unwrap();
@@ -61,7 +61,7 @@ fn the_header_names_the_leaf_and_carries_the_chain_in_der_leaf_first() {
 #[test]
 fn the_claims_name_client_and_endpoint_and_allow_for_skew() {
     let (_, claims, _) = sign(AssertionOptions::default());
-    let now = time(NOW).as_second();
+    let now = timestamp(NOW).as_second();
     assert_eq!(
         claims,
         json!({
@@ -88,7 +88,7 @@ fn rs256_and_a_header_without_chain_are_options() {
 #[test]
 fn an_ec_key_is_refused_with_the_reason() {
     let bundle = CertificateBundle::parse(&secret(&[fixture::EC_PKCS8, fixture::EC])).unwrap();
-    let error = Signer::new(bundle, AssertionOptions::default()).unwrap_err();
+    let error = AssertionSigner::new(bundle, AssertionOptions::default()).unwrap_err();
     assert!(matches!(error, AssertionError::RsaOnly { .. }));
     assert_eq!(
         error.to_string(),

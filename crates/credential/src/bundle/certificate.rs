@@ -13,20 +13,20 @@ pub struct Certificate {
     der: Box<[u8]>,
     subject: Box<str>,
     issuer: Box<str>,
-    validity: Validity,
+    validity: CertificateValidity,
     public_key: Box<[u8]>,
 }
 
 /// When a certificate may be used. Both ends belong to it (RFC 5280, 4.1.2.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Validity {
+pub struct CertificateValidity {
     /// The first second.
     pub not_before: Timestamp,
     /// The last second.
     pub not_after: Timestamp,
 }
 
-impl Validity {
+impl CertificateValidity {
     /// Whether the certificate may be used at `now`.
     pub fn contains(&self, now: Timestamp) -> bool {
         self.not_before <= now && now <= self.not_after
@@ -70,7 +70,7 @@ impl Certificate {
             der: der.into(),
             subject: certificate.subject().to_string().into(),
             issuer: certificate.issuer().to_string().into(),
-            validity: Validity { not_before, not_after },
+            validity: CertificateValidity { not_before, not_after },
             public_key: certificate.public_key().subject_public_key.data.as_ref().into(),
         })
     }
@@ -91,7 +91,7 @@ impl Certificate {
     }
 
     /// When it may be used.
-    pub fn validity(&self) -> Validity {
+    pub fn validity(&self) -> CertificateValidity {
         self.validity
     }
 

@@ -8,20 +8,20 @@ use zeroize::Zeroizing;
 use super::BundleWarning;
 
 /// Decoded bytes, and what was not as RFC 4648 section 4 wants it.
-pub(crate) struct Decoded {
+pub(crate) struct DecodedBase64 {
     pub(crate) bytes: Zeroizing<Vec<u8>>,
     pub(crate) warnings: Vec<BundleWarning>,
 }
 
 /// The text is not base64: a character has no place in it, or the length is impossible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NotBase64 {
+pub(crate) struct InvalidBase64 {
     /// Which character, counted from 0.
     pub(crate) position: usize,
 }
 
 /// Decodes either alphabet, with or without padding, with or without white space.
-pub(crate) fn decode(text: &[u8]) -> Result<Decoded, NotBase64> {
+pub(crate) fn decode(text: &[u8]) -> Result<DecodedBase64, InvalidBase64> {
     let text = text.trim_ascii();
     let mut clean = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut broken_lines = false;
@@ -36,13 +36,13 @@ pub(crate) fn decode(text: &[u8]) -> Result<Decoded, NotBase64> {
             _ if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=') => {
                 clean.push(byte);
             }
-            _ => return Err(NotBase64 { position }),
+            _ => return Err(InvalidBase64 { position }),
         }
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(clean.len() / 4 * 3 + 3));
     if ENGINE.decode_vec(clean.as_slice(), &mut bytes).is_err() {
         let padding = clean.iter().position(|byte| *byte == b'=').unwrap_or(clean.len());
-        return Err(NotBase64 { position: padding });
+        return Err(InvalidBase64 { position: padding });
     }
     let mut warnings = Vec::new();
     if broken_lines {
@@ -54,7 +54,7 @@ pub(crate) fn decode(text: &[u8]) -> Result<Decoded, NotBase64> {
     if url_alphabet {
         warnings.push(BundleWarning::Base64UrlAlphabet);
     }
-    Ok(Decoded { bytes, warnings })
+    Ok(DecodedBase64 { bytes, warnings })
 }
 
 const ENGINE: GeneralPurpose = GeneralPurpose::new(
@@ -92,7 +92,7 @@ mod tests {
         let cases = [("AAAA!AAA", 4), ("A", 1), ("AA=A", 2), ("AAAA=", 4)];
         for (text, position) in cases {
             let error = decode(text.as_bytes()).err();
-            assert_eq!(error, Some(NotBase64 { position }), "{text:?}");
+            assert_eq!(error, Some(InvalidBase64 { position }), "{text:?}");
         }
     }
 }

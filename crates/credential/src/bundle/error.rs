@@ -3,7 +3,7 @@
 use super::certificate::CertificateError;
 use super::key::KeyError;
 use super::pem::PemError;
-use crate::lookalike::{Inner, Lookalike};
+use crate::detected_format::{DetectedInnerFormat, DetectedFormat};
 
 /// Why the value of `client_secret` is not a usable bundle. It never holds any of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -21,13 +21,13 @@ pub enum BundleError {
         /// The first character in question, counted from 1.
         position: usize,
         /// What the text looks like.
-        looks_like: Lookalike,
+        looks_like: DetectedFormat,
     },
     /// The base64 text holds neither PEM nor PKCS#12.
     #[error("the bundle holds neither PEM nor PKCS#12, it looks like {looks_like}")]
     NotABundle {
         /// What the decoded bytes look like.
-        looks_like: Lookalike,
+        looks_like: DetectedFormat,
     },
     /// The PEM text is damaged.
     #[error("the bundle's PEM text cannot be read")]
@@ -77,13 +77,13 @@ impl BundleError {
             Self::PemNotEncoded => {
                 "base64-encode the whole PEM text once more before writing it to client_secret"
             }
-            Self::NotABundle { looks_like: Lookalike::Base64(_) } => {
+            Self::NotABundle { looks_like: DetectedFormat::Base64(_) } => {
                 "the value was base64-encoded twice; encode the PEM or PKCS#12 file once"
             }
-            Self::NotABundle { looks_like: Lookalike::Der } => {
+            Self::NotABundle { looks_like: DetectedFormat::Der } => {
                 "DER alone has no place for a key: encode PEM or PKCS#12 with certificate and key"
             }
-            Self::NotBase64 { looks_like: Lookalike::Hex(Inner::Pem | Inner::Pkcs12), .. } => {
+            Self::NotBase64 { looks_like: DetectedFormat::Hex(DetectedInnerFormat::Pem | DetectedInnerFormat::Pkcs12), .. } => {
                 "the value is hexadecimal; write it as base64"
             }
             Self::Empty | Self::NotBase64 { .. } | Self::NotABundle { .. } => {

@@ -113,7 +113,7 @@ impl KeyError {
 
 /// How the private key was written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyForm {
+pub(crate) enum KeyEncoding {
     /// RFC 5958, any algorithm.
     Pkcs8,
     /// RFC 8017, RSA.
@@ -129,15 +129,15 @@ pub(crate) enum PrivateKey {
 }
 
 impl PrivateKey {
-    pub(crate) fn parse(form: KeyForm, der: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn parse(form: KeyEncoding, der: &[u8]) -> Result<Self, KeyError> {
         match form {
-            KeyForm::Pkcs1 => rsa(RsaKeyPair::from_der(der)),
-            KeyForm::Sec1 if !has_sec1_form(der) => Err(KeyError::Malformed { form: "SEC1" }),
-            KeyForm::Sec1 => {
-                ec(|algorithm| EcdsaKeyPair::from_private_key_der(algorithm, der).ok())
+            KeyEncoding::Pkcs1 => rsa_private_key(RsaKeyPair::from_der(der)),
+            KeyEncoding::Sec1 if !has_sec1_form(der) => Err(KeyError::Malformed { form: "SEC1" }),
+            KeyEncoding::Sec1 => {
+                ec_private_key(|algorithm| EcdsaKeyPair::from_private_key_der(algorithm, der).ok())
                     .ok_or(KeyError::UnknownCurve)
             }
-            KeyForm::Pkcs8 => parse_pkcs8(der),
+            KeyEncoding::Pkcs8 => parse_pkcs8(der),
         }
     }
 
@@ -166,19 +166,19 @@ impl fmt::Debug for PrivateKey {
 fn parse_pkcs8(der: &[u8]) -> Result<PrivateKey, KeyError> {
     let oid = pkcs8_algorithm(der).ok_or(KeyError::Malformed { form: "PKCS#8" })?;
     match oid.as_str() {
-        "1.2.840.113549.1.1.1" => rsa(RsaKeyPair::from_pkcs8(der)),
-        "1.2.840.10045.2.1" => ec(|algorithm| EcdsaKeyPair::from_pkcs8(algorithm, der).ok())
+        "1.2.840.113549.1.1.1" => rsa_private_key(RsaKeyPair::from_pkcs8(der)),
+        "1.2.840.10045.2.1" => ec_private_key(|algorithm| EcdsaKeyPair::from_pkcs8(algorithm, der).ok())
             .ok_or(KeyError::UnknownCurve),
-        "1.2.840.113549.1.1.10" => unsupported("RSASSA-PSS restricted"),
-        "1.3.101.112" => unsupported("Ed25519"),
-        "1.3.101.113" => unsupported("Ed448"),
-        "1.3.101.110" | "1.3.101.111" => unsupported("a key agreement key"),
-        "1.2.840.10040.4.1" => unsupported("DSA"),
-        _ => unsupported("of an unknown algorithm"),
+        "1.2.840.113549.1.1.10" => unsupported_algorithm("RSASSA-PSS restricted"),
+        "1.3.101.112" => unsupported_algorithm("Ed25519"),
+        "1.3.101.113" => unsupported_algorithm("Ed448"),
+        "1.3.101.110" | "1.3.101.111" => unsupported_algorithm("a key agreement key"),
+        "1.2.840.10040.4.1" => unsupported_algorithm("DSA"),
+        _ => unsupported_algorithm("of an unknown algorithm"),
     }
 }
 
-fn unsupported(algorithm: &'static str) -> Result<PrivateKey, KeyError> {
+fn unsupported_algorithm(algorithm: &'static str) -> Result<PrivateKey, KeyError> {
     Err(KeyError::UnsupportedAlgorithm { algorithm })
 }
 
@@ -197,14 +197,14 @@ fn has_sec1_form(der: &[u8]) -> bool {
     version.as_u32() == Ok(1) && rest.first() == Some(&0x04)
 }
 
-fn rsa(parsed: Result<RsaKeyPair, aws_lc_rs::error::KeyRejected>) -> Result<PrivateKey, KeyError> {
+fn rsa_private_key(parsed: Result<RsaKeyPair, aws_lc_rs::error::KeyRejected>) -> Result<PrivateKey, KeyError> {
     match parsed {
         Ok(key) => Ok(PrivateKey::Rsa(key)),
-        Err(rejected) => Err(KeyError::RsaRefused { reason: reason(&rejected) }),
+        Err(rejected) => Err(KeyError::RsaRefused { reason: rejection_reason(&rejected) }),
     }
 }
 
-fn reason(rejected: &aws_lc_rs::error::KeyRejected) -> &'static str {
+fn rejection_reason(rejected: &aws_lc_rs::error::KeyRejected) -> &'static str {
     match rejected.to_string().as_str() {
         "TooSmall" => "shorter than 2048 bits",
         "TooLarge" => "longer than 8192 bits",
@@ -213,7 +213,7 @@ fn reason(rejected: &aws_lc_rs::error::KeyRejected) -> &'static str {
     }
 }
 
-fn ec(
+fn ec_private_key(
     parse: impl Fn(&'static EcdsaSigningAlgorithm) -> Option<EcdsaKeyPair>,
 ) -> Option<PrivateKey> {
     CURVES.iter().find_map(|(curve, algorithm)| {

@@ -6,10 +6,10 @@
 use zeroize::Zeroizing;
 
 use super::encoding;
-use crate::lookalike::contains;
+use crate::detected_format::contains;
 
 /// One labelled section.
-pub(crate) struct Section<'a> {
+pub(crate) struct PemSection<'a> {
     pub(crate) label: &'a [u8],
     /// The section has the `Proc-Type: 4,ENCRYPTED` header of RFC 1421.
     pub(crate) encrypted: bool,
@@ -62,7 +62,7 @@ impl PemError {
 
 /// Reads every section of `text`; what stands between the sections is passed over, and need not
 /// even be UTF-8.
-pub(crate) fn parse_sections(text: &[u8]) -> Result<Vec<Section<'_>>, PemError> {
+pub(crate) fn parse_sections(text: &[u8]) -> Result<Vec<PemSection<'_>>, PemError> {
     let mut sections = Vec::new();
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     while let Some(line) = lines.next() {
@@ -82,7 +82,7 @@ fn parse_section<'a>(
     section: usize,
     capacity: usize,
     lines: &mut impl Iterator<Item = &'a [u8]>,
-) -> Result<Section<'a>, PemError> {
+) -> Result<PemSection<'a>, PemError> {
     // Sized once: a buffer that grows leaves copies behind that nobody wipes.
     let mut body = Zeroizing::new(Vec::with_capacity(capacity));
     let mut encrypted = false;
@@ -93,7 +93,7 @@ fn parse_section<'a>(
             }
             let decoded = encoding::decode(&body);
             let Ok(decoded) = decoded else { return Err(PemError::NotBase64 { section }) };
-            return Ok(Section { label, encrypted, der: decoded.bytes });
+            return Ok(PemSection { label, encrypted, der: decoded.bytes });
         }
         if line.starts_with(b"-----BEGIN ") {
             return Err(PemError::CutShort { section });
@@ -113,7 +113,7 @@ const DASHES: &[u8] = b"-----";
 mod tests {
     use super::*;
 
-    fn error(text: &str) -> PemError {
+    fn parse_error(text: &str) -> PemError {
         parse_sections(text.as_bytes()).err().unwrap()
     }
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_of_breaking_pem_has_its_own_reason() {
+    fn malformed_pem_is_rejected_with_a_specific_error() {
         let section = 1;
         let cases = [
             ("-----BEGIN A----- AQID -----END A-----", PemError::LineBreaksLost { section }),
@@ -138,7 +138,7 @@ mod tests {
             ("-----BEGIN A-----\nA*ID\n-----END A-----", PemError::NotBase64 { section }),
         ];
         for (text, expected) in cases {
-            assert_eq!(error(text), expected, "{text:?}");
+            assert_eq!(parse_error(text), expected, "{text:?}");
         }
     }
 }

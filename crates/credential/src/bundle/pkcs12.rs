@@ -8,19 +8,19 @@ use super::Pkcs12Error;
 use crate::secret::SecretText;
 
 /// The members of an archive, in the order found.
-pub(crate) struct Contents {
+pub(crate) struct Pkcs12Contents {
     pub(crate) keys: Vec<Zeroizing<Vec<u8>>>,
     pub(crate) certificates: Vec<Vec<u8>>,
 }
 
 /// Opens an archive with `password`; without one, with the empty password.
-pub(crate) fn open(der: &[u8], password: Option<&SecretText>) -> Result<Contents, Pkcs12Error> {
+pub(crate) fn open(der: &[u8], password: Option<&SecretText>) -> Result<Pkcs12Contents, Pkcs12Error> {
     let text = password.map_or("", SecretText::expose);
     let archive =
-        Pkcs12Archive::from_pkcs12(der, text).map_err(|error| fault(&error, password.is_some()))?;
+        Pkcs12Archive::from_pkcs12(der, text).map_err(|error| pkcs12_error(&error, password.is_some()))?;
     let keys = archive.keys.iter().map(|bag| Zeroizing::new(bag.key.as_der().to_vec())).collect();
     let certificates = archive.certs.iter().map(|bag| bag.cert.as_der().to_vec()).collect();
-    Ok(Contents { keys, certificates })
+    Ok(Pkcs12Contents { keys, certificates })
 }
 
 /// Whether an archive is written in a profile that Go's reader does not know: its parameters name
@@ -35,7 +35,7 @@ const PBES2: [u8; 11] = [0x06, 0x09, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0
 /// 2.16.840.1.101.3.4.2.1 in DER (RFC 5754, section 2.2).
 const SHA_256: [u8; 11] = [0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01];
 
-fn fault(error: &Error, password_given: bool) -> Pkcs12Error {
+fn pkcs12_error(error: &Error, password_given: bool) -> Pkcs12Error {
     match error {
         Error::MacError(_) if password_given => Pkcs12Error::WrongPassword,
         Error::MacError(_) => Pkcs12Error::PasswordNeeded,

@@ -1,12 +1,12 @@
 use super::*;
 use crate::fixture::{self, secret};
-use crate::lookalike::Inner;
+use crate::detected_format::DetectedInnerFormat;
 
 fn parse(files: &[&[u8]]) -> CertificateBundle {
     CertificateBundle::parse(&secret(files)).unwrap()
 }
 
-fn refuse(files: &[&[u8]]) -> BundleError {
+fn parse_error(files: &[&[u8]]) -> BundleError {
     CertificateBundle::parse(&secret(files)).unwrap_err()
 }
 
@@ -55,7 +55,7 @@ fn text_around_the_sections_may_be_long_and_in_any_encoding() {
 }
 
 #[test]
-fn of_two_certificates_for_one_key_the_first_is_the_leaf() {
+fn first_of_two_certificates_for_one_key_is_the_leaf() {
     let bundle = parse(&[fixture::LEAF_PKCS8, fixture::LEAF_RENEWED, fixture::LEAF]);
     let renewed = parse(&[fixture::LEAF_PKCS8, fixture::LEAF_RENEWED]);
     assert_eq!(bundle.leaf(), renewed.leaf());
@@ -72,15 +72,15 @@ fn a_repeated_certificate_is_kept_once() {
 #[test]
 fn keys_and_certificates_must_belong_together() {
     assert_eq!(
-        refuse(&[fixture::OTHER_PKCS8, fixture::LEAF, fixture::INTERMEDIATE]),
+        parse_error(&[fixture::OTHER_PKCS8, fixture::LEAF, fixture::INTERMEDIATE]),
         BundleError::KeyMatchesNoCertificate { certificates: 2 }
     );
     assert_eq!(
-        refuse(&[fixture::LEAF_PKCS8, fixture::LEAF, fixture::OTHER_PKCS8, fixture::OTHER]),
+        parse_error(&[fixture::LEAF_PKCS8, fixture::LEAF, fixture::OTHER_PKCS8, fixture::OTHER]),
         BundleError::SeveralPrivateKeys { count: 2 }
     );
-    assert_eq!(refuse(&[fixture::LEAF]), BundleError::NoPrivateKey);
-    assert_eq!(refuse(&[fixture::LEAF_PKCS8]), BundleError::NoCertificate);
+    assert_eq!(parse_error(&[fixture::LEAF]), BundleError::NoPrivateKey);
+    assert_eq!(parse_error(&[fixture::LEAF_PKCS8]), BundleError::NoCertificate);
 }
 
 #[test]
@@ -101,19 +101,19 @@ fn ec_keys_are_read_in_both_forms() {
 }
 
 #[test]
-fn keys_that_nobody_can_use_are_refused_by_name() {
+fn unsupported_private_keys_are_rejected_by_algorithm() {
     assert_eq!(
-        refuse(&[fixture::ED25519_PKCS8, fixture::ED25519]),
+        parse_error(&[fixture::ED25519_PKCS8, fixture::ED25519]),
         BundleError::Key(KeyError::UnsupportedAlgorithm { algorithm: "Ed25519" })
     );
     assert_eq!(
-        refuse(&[fixture::SHORT_PKCS8, fixture::SHORT]),
+        parse_error(&[fixture::SHORT_PKCS8, fixture::SHORT]),
         BundleError::Key(KeyError::RsaRefused { reason: "shorter than 2048 bits" })
     );
 }
 
 #[test]
-fn damaged_keys_are_called_by_the_form_that_their_label_promises() {
+fn malformed_keys_are_reported_by_their_pem_label() {
     let labelled = |label: &str| {
         format!("-----BEGIN {label}-----\nAQID\n-----END {label}-----\n").into_bytes()
     };
@@ -123,15 +123,15 @@ fn damaged_keys_are_called_by_the_form_that_their_label_promises() {
         ("RSA PRIVATE KEY", KeyError::RsaRefused { reason: "not a valid rsa key" }),
     ];
     for (label, error) in cases {
-        let refusal = refuse(&[&labelled(label), fixture::LEAF]);
+        let refusal = parse_error(&[&labelled(label), fixture::LEAF]);
         assert_eq!(refusal, BundleError::Key(error), "{label}");
     }
 }
 
 #[test]
-fn an_encrypted_key_is_called_encrypted_and_not_absent() {
+fn encrypted_key_is_reported_as_encrypted() {
     for key in [fixture::LEAF_ENCRYPTED, fixture::LEAF_PROC_TYPE] {
-        let error = refuse(&[key, fixture::LEAF]);
+        let error = parse_error(&[key, fixture::LEAF]);
         assert_eq!(error, BundleError::EncryptedPrivateKey);
         assert!(error.hint().contains("without a passphrase"), "{}", error.hint());
     }
@@ -162,7 +162,7 @@ fn pkcs12_is_read_in_old_and_new_profiles() {
 
 #[cfg(feature = "pkcs12")]
 #[test]
-fn a_password_is_asked_for_and_taken() {
+fn password_protected_pkcs12_needs_the_password() {
     let archive = secret(&[fixture::PFX_PASSWORD]);
     let open = |password: Option<&str>| {
         let password = password.map(SecretText::from);
@@ -177,7 +177,7 @@ fn a_password_is_asked_for_and_taken() {
 #[test]
 fn a_damaged_archive_is_refused() {
     let whole = fixture::PFX_AES_SHA256;
-    assert_eq!(refuse(&[&whole[..whole.len() / 2]]), BundleError::Pkcs12(Pkcs12Error::Malformed));
+    assert_eq!(parse_error(&[&whole[..whole.len() / 2]]), BundleError::Pkcs12(Pkcs12Error::Malformed));
 }
 
 #[cfg(not(feature = "pkcs12"))]
@@ -187,7 +187,7 @@ fn pkcs12_says_that_it_is_not_built_in() {
 }
 
 #[test]
-fn base64_is_taken_in_every_spelling_and_the_odd_ones_are_reported() {
+fn base64_variants_are_accepted_with_warnings() {
     // Plain PEM has neither of the two characters in which the alphabets differ.
     let text = fixture::client_secret(&[b">>>???\n", fixture::LEAF_PKCS8, fixture::LEAF]);
     let lines: Vec<&str> =
@@ -209,7 +209,7 @@ fn base64_is_taken_in_every_spelling_and_the_odd_ones_are_reported() {
 }
 
 #[test]
-fn wrong_wrappings_are_named() {
+fn wrong_encodings_are_reported_by_format() {
     let pem = String::from_utf8([fixture::LEAF_PKCS8, fixture::LEAF].concat()).unwrap();
     let base64 = fixture::client_secret(&[pem.as_bytes()]);
     let twice = fixture::client_secret(&[base64.as_bytes()]);
@@ -220,12 +220,12 @@ fn wrong_wrappings_are_named() {
     assert!(error.hint().contains("base64-encode"));
 
     let error = refuse(&twice);
-    assert_eq!(error, BundleError::NotABundle { looks_like: Lookalike::Base64(Inner::Pem) });
+    assert_eq!(error, BundleError::NotABundle { looks_like: DetectedFormat::Base64(DetectedInnerFormat::Pem) });
     assert!(error.hint().contains("twice"));
 
     assert_eq!(refuse(""), BundleError::Empty);
     let json = fixture::client_secret(&[b"{\"a\":1}"]);
-    assert_eq!(refuse(&json), BundleError::NotABundle { looks_like: Lookalike::JsonObject });
+    assert_eq!(refuse(&json), BundleError::NotABundle { looks_like: DetectedFormat::JsonObject });
 
     let joined = pem.replace('\n', " ");
     let error = refuse(&fixture::client_secret(&[joined.as_bytes()]));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::identity::{ParseAuthorityError, ParseIdError};
-use crate::lookalike::{Inner, Lookalike};
+use crate::detected_format::{DetectedInnerFormat, DetectedFormat};
 
 /// A document that cannot be used, with all its problems.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,18 +18,18 @@ pub struct DocumentProblem {
     /// The field's path, or `document` for the whole.
     pub field: &'static str,
     /// What is wrong with it.
-    pub fault: Fault,
+    pub kind: FieldProblem,
 }
 
 /// What can be wrong with a field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum FieldProblem {
     /// The whole is not a JSON object.
     #[error("is not a JSON object but looks like {looks_like}")]
     NotADocument {
         /// What it looks like.
-        looks_like: Lookalike,
+        looks_like: DetectedFormat,
     },
     /// The whole begins as a JSON object and has a syntax error.
     #[error("has a JSON syntax error at line {line}, column {column}")]
@@ -43,7 +43,7 @@ pub enum Fault {
     #[error(
         "is a `ManagedIdentityCredentials` object, which holds identities instead of being one"
     )]
-    OtherObject,
+    ManagedIdentityCredentialsObject,
     /// The field is absent or `null`.
     #[error("is missing")]
     Missing,
@@ -73,7 +73,7 @@ pub enum Fault {
     Authority(ParseAuthorityError),
     /// The text is not an RFC 3339 time.
     #[error("is not an RFC 3339 time")]
-    Stamp,
+    InvalidTimestamp,
     /// The list is longer than Azure allows.
     #[error("has more than {limit} members")]
     TooMany {
@@ -85,55 +85,55 @@ pub enum Fault {
 impl DocumentProblem {
     /// What to do about it.
     pub fn hint(&self) -> String {
-        match &self.fault {
-            Fault::NotADocument { looks_like } => not_a_document(*looks_like).to_owned(),
-            Fault::Syntax { .. } => "write the file again with a JSON encoder".to_owned(),
-            Fault::OtherObject => {
+        match &self.kind {
+            FieldProblem::NotADocument { looks_like } => wrong_format_hint(*looks_like).to_owned(),
+            FieldProblem::Syntax { .. } => "write the file again with a JSON encoder".to_owned(),
+            FieldProblem::ManagedIdentityCredentialsObject => {
                 "write one member of `explicit_identities` to the file, on its own".to_owned()
             }
-            Fault::Missing | Fault::Empty => format!("add `{}` to the document", self.field),
-            Fault::WrongType { .. } if self.field.starts_with("custom_claims") => {
+            FieldProblem::Missing | FieldProblem::Empty => format!("add `{}` to the document", self.field),
+            FieldProblem::WrongType { .. } if self.field.starts_with("custom_claims") => {
                 "write `xms_az_tm` as a string and `xms_az_nwperimid` as an array of strings".into()
             }
-            Fault::WrongType { .. } => format!("write `{}` as a JSON string", self.field),
-            Fault::Misspelled { .. } => format!("name the key `{}`", self.field),
-            Fault::Repeated => format!("keep `{}` once", self.field),
-            Fault::Id(source) => source.hint().to_owned(),
-            Fault::Authority(source) => source.hint().to_owned(),
-            Fault::Stamp => {
+            FieldProblem::WrongType { .. } => format!("write `{}` as a JSON string", self.field),
+            FieldProblem::Misspelled { .. } => format!("name the key `{}`", self.field),
+            FieldProblem::Repeated => format!("keep `{}` once", self.field),
+            FieldProblem::Id(source) => source.hint().to_owned(),
+            FieldProblem::Authority(source) => source.hint().to_owned(),
+            FieldProblem::InvalidTimestamp => {
                 "write the time as 2026-01-02T03:04:05Z or with an offset such as +00:00".to_owned()
             }
-            Fault::TooMany { limit } => format!("keep {limit} members at most"),
+            FieldProblem::TooMany { limit } => format!("keep {limit} members at most"),
         }
     }
 }
 
-fn not_a_document(looks_like: Lookalike) -> &'static str {
+fn wrong_format_hint(looks_like: DetectedFormat) -> &'static str {
     match looks_like {
-        Lookalike::Empty => "wait for the writer to finish, or write the file",
-        Lookalike::JsonCutShort => "wait for the writer to finish; the file ends too early",
-        Lookalike::Base64(Inner::Json) => {
+        DetectedFormat::Empty => "wait for the writer to finish, or write the file",
+        DetectedFormat::JsonCutShort => "wait for the writer to finish; the file ends too early",
+        DetectedFormat::Base64(DetectedInnerFormat::Json) => {
             "the secret is base64: set `objectEncoding: base64` so that the driver decodes it"
         }
-        Lookalike::Hex(Inner::Json) => {
+        DetectedFormat::Hex(DetectedInnerFormat::Json) => {
             "the secret is hexadecimal: set `objectEncoding: hex` so that the driver decodes it"
         }
-        Lookalike::Pem
-        | Lookalike::Pkcs12
-        | Lookalike::Base64(Inner::Pem | Inner::Pkcs12)
-        | Lookalike::Hex(Inner::Pem | Inner::Pkcs12) => {
+        DetectedFormat::Pem
+        | DetectedFormat::Pkcs12
+        | DetectedFormat::Base64(DetectedInnerFormat::Pem | DetectedInnerFormat::Pkcs12)
+        | DetectedFormat::Hex(DetectedInnerFormat::Pem | DetectedInnerFormat::Pkcs12) => {
             "the file holds the bare certificate: write the JSON document that has it as `client_secret`"
         }
-        Lookalike::ByteOrderMark | Lookalike::Utf16 => {
+        DetectedFormat::ByteOrderMark | DetectedFormat::Utf16 => {
             "write the file as UTF-8 without a byte order mark"
         }
-        Lookalike::Html => "fetch the secret again: a proxy or a sign-in page answered instead",
+        DetectedFormat::Html => "fetch the secret again: a proxy or a sign-in page answered instead",
         _ => "write the JSON document with `client_id`, `tenant_id`, `client_secret` and the rest",
     }
 }
 
 impl DocumentError {
-    pub(crate) fn of_one(problem: DocumentProblem) -> Self {
+    pub(crate) fn from_problem(problem: DocumentProblem) -> Self {
         Self { problems: vec![problem] }
     }
 
@@ -151,7 +151,7 @@ impl DocumentError {
 
 impl fmt::Display for DocumentProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "`{}` {}", self.field, self.fault)
+        write!(formatter, "`{}` {}", self.field, self.kind)
     }
 }
 

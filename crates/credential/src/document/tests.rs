@@ -1,9 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::fixture::{self, bytes, document, time};
+use crate::fixture::{self, to_bytes, document, timestamp};
 use crate::identity::{ParseAuthorityError, ParseIdError};
-use crate::lookalike::Inner;
+use crate::detected_format::DetectedInnerFormat;
 
 const NOT_BEFORE: &str = "2027-01-01T00:00:00Z";
 
@@ -11,10 +11,10 @@ fn problems(bytes: &[u8]) -> Vec<DocumentProblem> {
     CredentialDocument::parse(bytes).unwrap_err().problems
 }
 
-fn only_fault(bytes: &[u8]) -> Fault {
+fn single_problem(bytes: &[u8]) -> FieldProblem {
     let mut problems = problems(bytes);
     assert_eq!(problems.len(), 1, "{problems:?}");
-    problems.remove(0).fault
+    problems.remove(0).kind
 }
 
 #[test]
@@ -25,18 +25,18 @@ fn all_thirteen_keys_are_read() {
     whole["resource_id"] = json!("/subscriptions/s/resourceGroups/g");
     whole["mtls_authentication_endpoint"] = json!("https://mtls.example/");
     whole["custom_claims"] = json!({"xms_az_tm": "azureinfra", "xms_az_nwperimid": ["a", "b"]});
-    let read = CredentialDocument::parse(&bytes(&whole)).unwrap();
+    let read = CredentialDocument::parse(&to_bytes(&whole)).unwrap();
     assert_eq!(read.client_id().as_str(), fixture::CLIENT);
     assert_eq!(read.tenant_id().as_str(), fixture::TENANT);
     assert_eq!(read.authentication_endpoint().as_url().as_str(), fixture::AUTHORITY);
     assert_eq!(read.client_secret().expose(), whole["client_secret"]);
     assert_eq!(
-        *read.stamps(),
-        Stamps {
-            not_before: time(NOT_BEFORE),
-            not_after: Some(time("2027-04-01T00:00:00Z")),
-            renew_after: Some(time("2027-02-15T00:00:00Z")),
-            cannot_renew_after: Some(time("2027-06-30T00:00:00Z")),
+        *read.timestamps(),
+        CredentialTimestamps {
+            not_before: timestamp(NOT_BEFORE),
+            not_after: Some(timestamp("2027-04-01T00:00:00Z")),
+            renew_after: Some(timestamp("2027-02-15T00:00:00Z")),
+            cannot_renew_after: Some(timestamp("2027-06-30T00:00:00Z")),
         }
     );
     assert_eq!(read.client_secret_url().unwrap().expose(), "https://identity.example/?sig=planted");
@@ -50,18 +50,18 @@ fn all_thirteen_keys_are_read() {
 }
 
 #[test]
-fn null_is_as_good_as_absent_and_unknown_keys_are_passed_over() {
+fn null_equals_absent_and_unknown_keys_are_ignored() {
     let mut whole = document(NOT_BEFORE);
     for key in ["not_after", "renew_after", "cannot_renew_after", "custom_claims", "object_id"] {
         whole[key] = json!(null);
     }
     whole["added_later"] = json!({"deep": [1, {"deeper": null}]});
-    let read = CredentialDocument::parse(&bytes(&whole)).unwrap();
-    assert_eq!(read.stamps().not_after, None);
+    let read = CredentialDocument::parse(&to_bytes(&whole)).unwrap();
+    assert_eq!(read.timestamps().not_after, None);
     assert_eq!(read.custom_claims(), None);
     assert_eq!(read.unknown_keys(), ["added_later"]);
     whole["not_before"] = json!(null);
-    assert_eq!(only_fault(&bytes(&whole)), Fault::Missing);
+    assert_eq!(single_problem(&to_bytes(&whole)), FieldProblem::Missing);
 }
 
 #[test]
@@ -75,21 +75,21 @@ fn every_problem_is_reported_at_once_with_its_field() {
         "renew_after": ["2027-01-01T00:00:00Z"],
         "custom_claims": {"xms_az_tm": 1, "xms_az_nwperimid": ["a", {}]},
     });
-    let error = CredentialDocument::parse(&bytes(&spoiled)).unwrap_err();
-    let found: Vec<(&str, Fault)> =
-        error.problems.iter().map(|problem| (problem.field, problem.fault.clone())).collect();
+    let error = CredentialDocument::parse(&to_bytes(&spoiled)).unwrap_err();
+    let found: Vec<(&str, FieldProblem)> =
+        error.problems.iter().map(|problem| (problem.field, problem.kind.clone())).collect();
     assert_eq!(
         found,
         [
-            ("custom_claims.xms_az_tm", Fault::WrongType { found: "a number" }),
-            ("custom_claims.xms_az_nwperimid", Fault::WrongType { found: "an object" }),
-            ("client_id", Fault::WrongType { found: "a number" }),
-            ("tenant_id", Fault::Id(ParseIdError::Character { position: 4 })),
-            ("authentication_endpoint", Fault::Authority(ParseAuthorityError::NotHttps)),
-            ("client_secret", Fault::Empty),
-            ("not_before", Fault::Missing),
-            ("not_after", Fault::Stamp),
-            ("renew_after", Fault::WrongType { found: "an array" }),
+            ("custom_claims.xms_az_tm", FieldProblem::WrongType { found: "a number" }),
+            ("custom_claims.xms_az_nwperimid", FieldProblem::WrongType { found: "an object" }),
+            ("client_id", FieldProblem::WrongType { found: "a number" }),
+            ("tenant_id", FieldProblem::Id(ParseIdError::Character { position: 4 })),
+            ("authentication_endpoint", FieldProblem::Authority(ParseAuthorityError::NotHttps)),
+            ("client_secret", FieldProblem::Empty),
+            ("not_before", FieldProblem::Missing),
+            ("not_after", FieldProblem::InvalidTimestamp),
+            ("renew_after", FieldProblem::WrongType { found: "an array" }),
         ]
     );
     for problem in &error.problems {
@@ -108,7 +108,7 @@ fn camel_case_keys_are_errors_that_name_the_right_key() {
         "notBefore": NOT_BEFORE,
         "customClaims": {},
     });
-    let problems = problems(&bytes(&camel));
+    let problems = problems(&to_bytes(&camel));
     let fields: Vec<&str> = problems.iter().map(|problem| problem.field).collect();
     assert_eq!(
         fields,
@@ -121,63 +121,63 @@ fn camel_case_keys_are_errors_that_name_the_right_key() {
             "tenant_id"
         ]
     );
-    assert!(problems.iter().all(|p| matches!(p.fault, Fault::Misspelled { .. })));
+    assert!(problems.iter().all(|p| matches!(p.kind, FieldProblem::Misspelled { .. })));
     assert_eq!(problems[1].to_string(), "`client_id` is written as `clientId`");
     assert_eq!(problems[1].hint(), "name the key `client_id`");
 }
 
 #[test]
-fn case_matters_and_a_misspelled_key_beside_the_right_one_does_not() {
+fn keys_are_case_sensitive_and_an_extra_misspelled_key_is_ignored() {
     let mut shouted = document(NOT_BEFORE);
     shouted["TENANT_ID"] = shouted["tenant_id"].take();
     let written = "TENANT_ID".to_owned();
-    assert_eq!(only_fault(&bytes(&shouted)), Fault::Misspelled { written });
+    assert_eq!(single_problem(&to_bytes(&shouted)), FieldProblem::Misspelled { written });
     let mut both = document(NOT_BEFORE);
     both["tenantId"] = json!("elsewhere");
-    let read = CredentialDocument::parse(&bytes(&both)).unwrap();
+    let read = CredentialDocument::parse(&to_bytes(&both)).unwrap();
     assert_eq!(read.tenant_id().as_str(), fixture::TENANT);
     assert_eq!(read.unknown_keys(), ["tenantId"]);
 }
 
 #[test]
-fn a_key_that_stands_there_twice_is_an_error() {
-    let text = String::from_utf8(bytes(&document(NOT_BEFORE))).unwrap();
+fn duplicate_key_is_an_error() {
+    let text = String::from_utf8(to_bytes(&document(NOT_BEFORE))).unwrap();
     let doubled = format!("{},\"tenant_id\":\"other\"}}", text.trim_end_matches('}'));
-    assert_eq!(only_fault(doubled.as_bytes()), Fault::Repeated);
+    assert_eq!(single_problem(doubled.as_bytes()), FieldProblem::Repeated);
 }
 
 #[test]
 fn a_document_for_all_identities_is_recognised() {
     let identities = json!({"internal_id": "x", "explicit_identities": [document(NOT_BEFORE)]});
-    assert_eq!(problems(&bytes(&identities))[0].fault, Fault::OtherObject);
+    assert_eq!(problems(&to_bytes(&identities))[0].kind, FieldProblem::ManagedIdentityCredentialsObject);
 }
 
 #[test]
-fn bytes_that_are_no_document_say_what_they_look_like() {
+fn non_document_bytes_are_reported_by_detected_format() {
     use base64::Engine as _;
-    let whole = bytes(&document(NOT_BEFORE));
+    let whole = to_bytes(&document(NOT_BEFORE));
     let base64 = base64::engine::general_purpose::STANDARD.encode(&whole);
-    let hex = fixture::hex(&whole);
+    let hex = fixture::to_hex(&whole);
     let mut marked = b"\xEF\xBB\xBF".to_vec();
     marked.extend_from_slice(&whole);
-    let cases: Vec<(&[u8], Lookalike)> = vec![
-        (b"", Lookalike::Empty),
-        (b"\n\n", Lookalike::Empty),
-        (&whole[..whole.len() / 2], Lookalike::JsonCutShort),
-        (b"{", Lookalike::JsonCutShort),
-        (b"[{}]", Lookalike::JsonOther),
-        (b"\"text\"", Lookalike::JsonOther),
-        (base64.as_bytes(), Lookalike::Base64(Inner::Json)),
-        (hex.as_bytes(), Lookalike::Hex(Inner::Json)),
-        (fixture::LEAF_PKCS8, Lookalike::Pem),
-        (fixture::PFX_AES_SHA256, Lookalike::Pkcs12),
-        (&marked, Lookalike::ByteOrderMark),
-        (b"client_id: x", Lookalike::Text),
-        (b"12", Lookalike::Text),
+    let cases: Vec<(&[u8], DetectedFormat)> = vec![
+        (b"", DetectedFormat::Empty),
+        (b"\n\n", DetectedFormat::Empty),
+        (&whole[..whole.len() / 2], DetectedFormat::JsonCutShort),
+        (b"{", DetectedFormat::JsonCutShort),
+        (b"[{}]", DetectedFormat::JsonOther),
+        (b"\"text\"", DetectedFormat::JsonOther),
+        (base64.as_bytes(), DetectedFormat::Base64(DetectedInnerFormat::Json)),
+        (hex.as_bytes(), DetectedFormat::Hex(DetectedInnerFormat::Json)),
+        (fixture::LEAF_PKCS8, DetectedFormat::Pem),
+        (fixture::PFX_AES_SHA256, DetectedFormat::Pkcs12),
+        (&marked, DetectedFormat::ByteOrderMark),
+        (b"client_id: x", DetectedFormat::Text),
+        (b"12", DetectedFormat::Text),
     ];
     for (bytes, looks_like) in cases {
-        let fault = only_fault(bytes);
-        assert_eq!(fault, Fault::NotADocument { looks_like }, "{looks_like}");
+        let fault = single_problem(bytes);
+        assert_eq!(fault, FieldProblem::NotADocument { looks_like }, "{looks_like}");
     }
     assert!(
         CredentialDocument::parse(base64.as_bytes()).unwrap_err().hint().contains("objectEncoding")
@@ -186,18 +186,18 @@ fn bytes_that_are_no_document_say_what_they_look_like() {
 
 #[test]
 fn a_syntax_error_is_located_and_not_quoted() {
-    let fault = only_fault(b"{\n  \"client_id\": planted\n}");
-    assert!(matches!(fault, Fault::Syntax { line: 2, .. }), "{fault:?}");
-    let mut trailing = bytes(&document(NOT_BEFORE));
+    let fault = single_problem(b"{\n  \"client_id\": planted\n}");
+    assert!(matches!(fault, FieldProblem::Syntax { line: 2, .. }), "{fault:?}");
+    let mut trailing = to_bytes(&document(NOT_BEFORE));
     trailing.extend_from_slice(b" planted");
-    assert!(matches!(only_fault(&trailing), Fault::Syntax { line: 1, .. }));
+    assert!(matches!(single_problem(&trailing), FieldProblem::Syntax { line: 1, .. }));
 }
 
 #[test]
-fn five_perimeters_are_the_most() {
+fn more_than_five_network_perimeters_are_rejected() {
     let mut whole = document(NOT_BEFORE);
     whole["custom_claims"] = json!({"xms_az_nwperimid": ["1", "2", "3", "4", "5"]});
-    assert!(CredentialDocument::parse(&bytes(&whole)).is_ok());
+    assert!(CredentialDocument::parse(&to_bytes(&whole)).is_ok());
     whole["custom_claims"] = json!({"xms_az_nwperimid": ["1", "2", "3", "4", "5", "6"]});
-    assert_eq!(only_fault(&bytes(&whole)), Fault::TooMany { limit: 5 });
+    assert_eq!(single_problem(&to_bytes(&whole)), FieldProblem::TooMany { limit: 5 });
 }

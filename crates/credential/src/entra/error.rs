@@ -9,11 +9,11 @@ use azure_core::time::parse_rfc7231;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use super::answer::{ErrorAnswer, parse_error_answer};
+use super::error_body::{TokenErrorBody, parse_error_body};
 use super::hint::{code_hint, error_hint};
 use crate::reply::retry_after;
 use crate::token::error::RetryClass;
-use crate::transport::scrub::scrub;
+use crate::transport::redact::redact;
 
 /// What Entra said when it refused a token request.
 ///
@@ -24,18 +24,18 @@ pub struct EntraError {
     endpoint: String,
     client_id: String,
     request_id: Uuid,
-    answer: ErrorAnswer,
+    body: TokenErrorBody,
     retry_after: Option<Duration>,
-    skew: Option<SignedDuration>,
-    remark: Option<String>,
+    clock_skew: Option<SignedDuration>,
+    detail: Option<String>,
     /// Whether the credential knows a reason why this refusal may pass.
-    may_pass: bool,
+    is_transient: bool,
     response: RawResponse,
 }
 
 /// The request that an answer belongs to.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct TokenRequestInfo<'a> {
     pub(crate) endpoint: &'a Url,
     pub(crate) client_id: &'a str,
     pub(crate) request_id: Uuid,
@@ -45,31 +45,31 @@ pub(crate) struct Asked<'a> {
 
 impl EntraError {
     /// Reads an answer that is not a success; `now` is when it arrived.
-    pub(crate) fn read(asked: Asked<'_>, response: &RawResponse, now: Timestamp) -> Self {
+    pub(crate) fn from_response(asked: TokenRequestInfo<'_>, response: &RawResponse, now: Timestamp) -> Self {
         let secrets = [asked.proof];
         let headers = response.headers();
         Self {
             endpoint: display_url(asked.endpoint),
             client_id: asked.client_id.to_owned(),
             request_id: asked.request_id,
-            answer: parse_error_answer(response.body(), &secrets),
+            body: parse_error_body(response.body(), &secrets),
             retry_after: retry_after(headers, now),
-            skew: skew(headers, now),
-            remark: None,
-            may_pass: false,
-            response: scrubbed(response, &secrets),
+            clock_skew: measure_clock_skew(headers, now),
+            detail: None,
+            is_transient: false,
+            response: redacted_response(response, &secrets),
         }
     }
 
     /// Adds what the credential itself knows, for the hint: for example the subject of a token.
-    pub(crate) fn with_remark(mut self, remark: String) -> Self {
-        self.remark = Some(remark);
+    pub(crate) fn with_detail(mut self, remark: String) -> Self {
+        self.detail = Some(remark);
         self
     }
 
     /// Marks a refusal that may pass by itself, as the credential knows from what came before.
-    pub(crate) fn that_may_pass(mut self) -> Self {
-        self.may_pass = true;
+    pub(crate) fn mark_transient(mut self) -> Self {
+        self.is_transient = true;
         self
     }
 
@@ -80,47 +80,47 @@ impl EntraError {
 
     /// The OAuth `error`, for example `invalid_client`.
     pub fn error(&self) -> Option<&str> {
-        self.answer.error.as_deref()
+        self.body.error.as_deref()
     }
 
     /// The beginning of `error_description`, on one line.
     pub fn description(&self) -> Option<&str> {
-        self.answer.description.as_deref()
+        self.body.description.as_deref()
     }
 
     /// The numbers of `error_codes`.
     pub fn error_codes(&self) -> &[u32] {
-        &self.answer.codes
+        &self.body.codes
     }
 
     /// The number of the AADSTS code, if there is one.
     pub fn code(&self) -> Option<u32> {
-        self.answer.codes.first().copied()
+        self.body.codes.first().copied()
     }
 
     /// Entra's id of this request.
     pub fn trace_id(&self) -> Option<&str> {
-        self.answer.trace_id.as_deref()
+        self.body.trace_id.as_deref()
     }
 
     /// The id that ties this request to others.
     pub fn correlation_id(&self) -> Option<&str> {
-        self.answer.correlation_id.as_deref()
+        self.body.correlation_id.as_deref()
     }
 
     /// When Entra refused, as it wrote it.
     pub fn timestamp(&self) -> Option<&str> {
-        self.answer.timestamp.as_deref()
+        self.body.timestamp.as_deref()
     }
 
     /// The claims that a new request has to satisfy, as JSON text.
     pub fn claims(&self) -> Option<&str> {
-        self.answer.claims.as_deref()
+        self.body.claims.as_deref()
     }
 
     /// The `suberror`, where Entra divides one code further.
     pub fn suberror(&self) -> Option<&str> {
-        self.answer.suberror.as_deref()
+        self.body.suberror.as_deref()
     }
 
     /// The `client-request-id` that was sent: Microsoft's support asks for it.
@@ -136,7 +136,7 @@ impl EntraError {
     /// How far the service's clock (its `Date` header) is ahead of ours; negative where it is
     /// behind. Good to about the time that the answer travelled.
     pub fn clock_skew(&self) -> Option<SignedDuration> {
-        self.skew
+        self.clock_skew
     }
 
     /// The response with secrets taken out of its body.
@@ -151,7 +151,7 @@ impl EntraError {
     }
 
     /// Whether the service knows the identity, and refuses what it asks for.
-    pub(crate) fn is_about_the_scope(&self) -> bool {
+    pub(crate) fn is_scope_error(&self) -> bool {
         let by_code = |code| SCOPE_CODES.contains(&code);
         let by_word = || matches!(self.error(), Some("invalid_scope" | "invalid_resource"));
         self.code()
@@ -165,7 +165,7 @@ impl EntraError {
             .and_then(code_hint)
             .or_else(|| error_hint(self.error(), self.status()))
             .map(str::to_owned);
-        let skewed = self.skew.filter(|skew| skew.abs() >= NOTABLE_SKEW);
+        let skewed = self.clock_skew.filter(|skew| skew.abs() >= NOTABLE_SKEW);
         if let Some(skew) = skewed.filter(|_| code == Some(OUTSIDE_TIME_RANGE)) {
             let direction = if skew.is_positive() { "behind" } else { "ahead of" };
             let seconds = skew.abs().as_secs();
@@ -173,7 +173,7 @@ impl EntraError {
                 format!("this host's clock is {seconds} s {direction} the service's: set it");
             hint = Some(text);
         }
-        match (hint, &self.remark) {
+        match (hint, &self.detail) {
             (Some(hint), Some(remark)) => Some(format!("{hint}; {remark}")),
             (hint, remark) => hint.or_else(|| remark.clone()),
         }
@@ -185,9 +185,9 @@ impl EntraError {
         if status == 429 || self.code() == Some(LOOP_DETECTED) {
             return RetryClass::Throttled { after: self.retry_after };
         }
-        let passing = self.may_pass
+        let passing = self.is_transient
             || self.error() == Some("temporarily_unavailable")
-            || self.code().is_some_and(|code| PASSING_CODES.contains(&code));
+            || self.code().is_some_and(|code| TRANSIENT_CODES.contains(&code));
         if passing || status == 408 || status >= 500 {
             return RetryClass::Transient;
         }
@@ -206,7 +206,7 @@ impl fmt::Display for EntraError {
         if let Some(error) = self.error() {
             write!(formatter, ", {error}")?;
         }
-        let text = self.description().or(self.answer.excerpt.as_deref());
+        let text = self.description().or(self.body.excerpt.as_deref());
         let named = text.is_some_and(|text| text.starts_with("AADSTS"));
         if let Some(code) = self.code().filter(|_| !named) {
             write!(formatter, ", AADSTS{code}")?;
@@ -236,9 +236,9 @@ impl fmt::Debug for EntraError {
             .field("client_id", &self.client_id)
             .field("request_id", &self.request_id)
             .field("status", &self.status())
-            .field("answer", &self.answer)
+            .field("answer", &self.body)
             .field("retry_after", &self.retry_after)
-            .field("skew", &self.skew)
+            .field("skew", &self.clock_skew)
             .finish_non_exhaustive()
     }
 }
@@ -251,16 +251,16 @@ pub(crate) fn display_url(url: &Url) -> String {
 }
 
 /// The response with secrets taken out of its body, and without cookies.
-pub(crate) fn scrubbed(response: &RawResponse, secrets: &[&str]) -> RawResponse {
+pub(crate) fn redacted_response(response: &RawResponse, secrets: &[&str]) -> RawResponse {
     let mut headers = response.headers().clone();
     headers.remove("set-cookie");
-    let mut body = scrub(&String::from_utf8_lossy(response.body()), secrets);
+    let mut body = redact(&String::from_utf8_lossy(response.body()), secrets);
     // Cut last: half a secret would not be recognised.
-    body.truncate(body.floor_char_boundary(KEPT_BODY));
+    body.truncate(body.floor_char_boundary(MAX_KEPT_BODY));
     RawResponse::from_bytes(response.status(), headers, body)
 }
 
-fn skew(headers: &Headers, now: Timestamp) -> Option<SignedDuration> {
+fn measure_clock_skew(headers: &Headers, now: Timestamp) -> Option<SignedDuration> {
     let date = parse_rfc7231(headers.get_optional_str(&"date".into())?).ok()?;
     Some(SignedDuration::from_secs(date.unix_timestamp() - now.as_second()))
 }
@@ -274,11 +274,11 @@ pub(crate) const OUTSIDE_TIME_RANGE: u32 = 700_024;
 /// The service saw the same request too often.
 const LOOP_DETECTED: u32 = 50_196;
 /// Trouble inside the service, and trouble reaching an issuer.
-const PASSING_CODES: [u32; 2] = [90_033, 90_061];
+const TRANSIENT_CODES: [u32; 2] = [90_033, 90_061];
 /// A smaller skew is noise: the `Date` header counts whole seconds, and the answer travelled.
 const NOTABLE_SKEW: SignedDuration = SignedDuration::from_secs(30);
 /// How much of an error body is kept.
-const KEPT_BODY: usize = 8 * 1024;
+const MAX_KEPT_BODY: usize = 8 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -5,27 +5,27 @@ use std::sync::Arc;
 use azure_core::http::{RawResponse, Request, StatusCode, Url};
 use uuid::Uuid;
 
-use super::error::{Asked, EntraError, display_url};
-use super::request::{Form, Proof};
+use super::error::{TokenRequestInfo, EntraError, display_url};
+use super::request::{TokenRequestForm, ClientAuthentication};
 use super::response::parse_token_response;
 use crate::token::error::{RetryClass, TokenError};
 use crate::token::source::IssuedToken;
-use crate::transport::sender::{Exchange, TokenTransport};
+use crate::transport::sender::{TokenExchange, TokenTransport};
 
 /// The proof of an identity, to be exchanged for a token.
-pub(crate) struct ProofExchange<'a> {
+pub(crate) struct ClientCredentialsExchange<'a> {
     pub(crate) endpoint: &'a Url,
     pub(crate) client_id: &'a str,
     pub(crate) scope: &'a str,
-    pub(crate) proof: Proof<'a>,
+    pub(crate) authentication: ClientAuthentication<'a>,
     pub(crate) claims: Option<&'a str>,
     /// One id for the request and its repetitions.
     pub(crate) request_id: Uuid,
 }
 
-impl ProofExchange<'_> {
+impl ClientCredentialsExchange<'_> {
     /// Sends the proof and reads the token; `generation` is whose key signed it.
-    pub(crate) async fn fetch(
+    pub(crate) async fn fetch_token(
         &self,
         transport: &TokenTransport,
         generation: u64,
@@ -36,7 +36,7 @@ impl ProofExchange<'_> {
         let answer = transport.send(self).await?;
         let (response, now) = (&answer.response, transport.clock().now());
         if !response.status().is_success() {
-            return Err(TokenError::Refused(Arc::new(self.refusal(response, now))));
+            return Err(TokenError::Refused(Arc::new(self.error_from_response(response, now))));
         }
         let token = parse_token_response(response.body(), now).map_err(|problem| {
             let (endpoint, status) = (display_url(self.endpoint), response.status().into());
@@ -44,34 +44,34 @@ impl ProofExchange<'_> {
         })?;
         Ok(IssuedToken {
             text: token.text,
-            asked_at: answer.asked_at,
+            requested_at: answer.requested_at,
             expires_in: token.expires_in,
             refresh_in: token.refresh_in,
             generation,
         })
     }
 
-    fn refusal(&self, response: &RawResponse, now: jiff::Timestamp) -> EntraError {
-        let asked = Asked {
+    fn error_from_response(&self, response: &RawResponse, now: jiff::Timestamp) -> EntraError {
+        let asked = TokenRequestInfo {
             endpoint: self.endpoint,
             client_id: self.client_id,
             request_id: self.request_id,
-            proof: self.proof.expose(),
+            proof: self.authentication.expose(),
         };
-        EntraError::read(asked, response, now)
+        EntraError::from_response(asked, response, now)
     }
 }
 
-impl Exchange for ProofExchange<'_> {
+impl TokenExchange for ClientCredentialsExchange<'_> {
     fn endpoint(&self) -> &Url {
         self.endpoint
     }
 
     fn request(&self) -> Request {
-        let form = Form {
+        let form = TokenRequestForm {
             client_id: self.client_id,
             scope: self.scope,
-            proof: self.proof,
+            authentication: self.authentication,
             claims: self.claims,
         };
         form.to_request(self.endpoint, self.request_id)
@@ -81,12 +81,12 @@ impl Exchange for ProofExchange<'_> {
         Some(self.client_id)
     }
 
-    fn may_pass(&self, response: &RawResponse) -> bool {
+    fn is_retryable(&self, response: &RawResponse) -> bool {
         if response.status().is_success() {
             return false;
         }
         // The time matters for dates in headers only, and the class does not look at them.
-        let refusal = self.refusal(response, jiff::Timestamp::UNIX_EPOCH);
+        let refusal = self.error_from_response(response, jiff::Timestamp::UNIX_EPOCH);
         // A detected loop (AADSTS50196) is throttled too, but repeating is what caused it.
         refusal.retry_class() == RetryClass::Transient
             || response.status() == StatusCode::TooManyRequests
@@ -96,35 +96,35 @@ impl Exchange for ProofExchange<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripted::{Bench, Reply};
+    use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
 
     #[tokio::test]
-    async fn a_request_has_one_id_under_the_name_that_entra_reads_and_the_general_one() {
-        let bench = asked(200, r#"{"access_token":"t","expires_in":9}"#.to_owned()).await;
-        let headers = bench.script.seen(0).headers;
+    async fn request_id_is_sent_in_both_client_request_id_headers() {
+        let bench = send_request(200, r#"{"access_token":"t","expires_in":9}"#.to_owned()).await;
+        let headers = bench.script.request(0).headers;
         for name in ["client-request-id", "x-ms-client-request-id"] {
             let id = headers.get_optional_string(&name.into());
             assert_eq!(id, Some(Uuid::nil().to_string()), "{name}");
         }
     }
 
-    async fn asked(status: u16, body: String) -> Bench {
-        let bench = Bench::new(move |_, _| Reply::status(status, &body));
+    async fn send_request(status: u16, body: String) -> TokenServiceFixture {
+        let bench = TokenServiceFixture::new(move |_, _| ScriptedReply::status(status, &body));
         let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
-        let exchange = ProofExchange {
+        let exchange = ClientCredentialsExchange {
             endpoint: &endpoint,
             client_id: "client",
             scope: "s",
-            proof: Proof::Assertion("a.b.c"),
+            authentication: ClientAuthentication::Assertion("a.b.c"),
             claims: None,
             request_id: Uuid::nil(),
         };
-        drop(bench.drive(exchange.fetch(&bench.transport(), 1)).await);
+        drop(bench.run_to_completion(exchange.fetch_token(&bench.transport(), 1)).await);
         bench
     }
 
     #[tokio::test]
-    async fn only_what_may_pass_by_itself_is_repeated() {
+    async fn only_transient_errors_are_retried() {
         for (case, status, error, code, expected) in [
             ("passing trouble", 400, "invalid_request", 90_033, 5),
             ("issuer not reached", 400, "invalid_request", 90_061, 5),
@@ -135,7 +135,7 @@ mod tests {
             ("unreadable", 200, "none", 1, 1),
         ] {
             let body = format!(r#"{{"error":"{error}","error_codes":[{code}]}}"#);
-            assert_eq!(asked(status, body).await.script.requests(), expected, "{case}");
+            assert_eq!(send_request(status, body).await.script.request_count(), expected, "{case}");
         }
     }
 }

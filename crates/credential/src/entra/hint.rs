@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_worth_naming_has_a_next_step() {
+    fn common_error_codes_have_a_hint() {
         for code in [
             700_027, 700_024, 700_023, 1_000_502, 7_000_214, 7_000_215, 7_000_222, 700_016,
             7_000_112, 90_002, 50_034, 500_011, 70_011, 1_002_012, 70_021, 700_211, 700_212,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_stands_in_one_row_only() {
+    fn error_codes_are_listed_once() {
         let mut codes: Vec<u32> = HINTS.iter().flat_map(|(codes, _)| *codes).copied().collect();
         let all = codes.len();
         codes.sort_unstable();

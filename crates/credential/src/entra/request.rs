@@ -9,14 +9,14 @@ use zeroize::Zeroizing;
 
 /// What proves that the client is who it says: a secret either way.
 #[derive(Clone, Copy)]
-pub(crate) enum Proof<'a> {
+pub(crate) enum ClientAuthentication<'a> {
     /// A signed JWT (RFC 7523 2.2).
     Assertion(&'a str),
     /// A shared secret (RFC 6749 2.3.1).
     Secret(&'a str),
 }
 
-impl<'a> Proof<'a> {
+impl<'a> ClientAuthentication<'a> {
     /// What must not appear anywhere but in the request.
     pub(crate) fn expose(self) -> &'a str {
         match self {
@@ -26,14 +26,14 @@ impl<'a> Proof<'a> {
 }
 
 /// What one token request says.
-pub(crate) struct Form<'a> {
+pub(crate) struct TokenRequestForm<'a> {
     pub(crate) client_id: &'a str,
     pub(crate) scope: &'a str,
-    pub(crate) proof: Proof<'a>,
+    pub(crate) authentication: ClientAuthentication<'a>,
     pub(crate) claims: Option<&'a str>,
 }
 
-impl Form<'_> {
+impl TokenRequestForm<'_> {
     /// The request. Its body holds the proof and is wiped when the last copy is dropped.
     pub(crate) fn to_request(&self, endpoint: &Url, request_id: Uuid) -> Request {
         let mut request = Request::new(endpoint.clone(), Method::Post);
@@ -52,17 +52,17 @@ impl Form<'_> {
     fn encode(&self) -> String {
         // Room for all of it at once: a buffer that grows leaves copies of the proof behind.
         let claims = self.claims.unwrap_or_default();
-        let lengths = [self.client_id, self.scope, self.proof.expose(), claims];
+        let lengths = [self.client_id, self.scope, self.authentication.expose(), claims];
         let capacity = 512 + 3 * lengths.iter().map(|text| text.len()).sum::<usize>();
         let mut form = Serializer::new(String::with_capacity(capacity));
         form.append_pair("client_id", self.client_id)
             .append_pair("grant_type", "client_credentials")
             .append_pair("scope", self.scope);
-        match self.proof {
-            Proof::Assertion(assertion) => form
+        match self.authentication {
+            ClientAuthentication::Assertion(assertion) => form
                 .append_pair("client_assertion_type", ASSERTION_TYPE)
                 .append_pair("client_assertion", assertion),
-            Proof::Secret(secret) => form.append_pair("client_secret", secret),
+            ClientAuthentication::Secret(secret) => form.append_pair("client_secret", secret),
         };
         if let Some(claims) = self.claims {
             form.append_pair("claims", claims);
@@ -82,8 +82,8 @@ mod tests {
     use super::*;
 
     fn encoded(claims: Option<&str>) -> String {
-        let (scope, proof) = ("https://x/.default", Proof::Assertion("a.b.c"));
-        Form { client_id: "client", scope, proof, claims }.encode()
+        let (scope, proof) = ("https://x/.default", ClientAuthentication::Assertion("a.b.c"));
+        TokenRequestForm { client_id: "client", scope, authentication: proof, claims }.encode()
     }
 
     #[test]
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn a_secret_is_sent_in_the_place_of_an_assertion() {
-        let proof = Proof::Secret("p&w");
-        let form = Form { client_id: "c", scope: "s", proof, claims: None };
+        let proof = ClientAuthentication::Secret("p&w");
+        let form = TokenRequestForm { client_id: "c", scope: "s", authentication: proof, claims: None };
         assert_eq!(
             form.encode(),
             "client_id=c&grant_type=client_credentials&scope=s&client_secret=p%26w"
@@ -108,17 +108,17 @@ mod tests {
     }
 
     #[test]
-    fn the_form_never_grows_beyond_its_first_buffer() {
+    fn form_is_encoded_without_reallocating() {
         let text = "%".repeat(4_000);
-        let proof = Proof::Assertion(&text);
-        let form = Form { client_id: "c", scope: "s", proof, claims: Some(&text) };
+        let proof = ClientAuthentication::Assertion(&text);
+        let form = TokenRequestForm { client_id: "c", scope: "s", authentication: proof, claims: Some(&text) };
         let encoded = form.encode();
         assert_eq!(encoded.capacity(), 512 + 3 * 8_002);
     }
 
     #[test]
-    fn the_request_carries_the_id_that_support_asks_for() {
-        let form = Form { client_id: "c", scope: "s", proof: Proof::Assertion("a"), claims: None };
+    fn request_carries_the_client_request_id() {
+        let form = TokenRequestForm { client_id: "c", scope: "s", authentication: ClientAuthentication::Assertion("a"), claims: None };
         let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
         let request = form.to_request(&endpoint, Uuid::from_u128(7));
         assert_eq!(

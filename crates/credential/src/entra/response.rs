@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::secret::SecretText;
-use crate::token::error::AnswerProblem;
+use crate::token::error::TokenResponseProblem;
 
 /// What a token response says.
 #[derive(Debug)]
@@ -23,43 +23,43 @@ pub(crate) struct TokenResponse {
 pub(crate) fn parse_token_response(
     body: &[u8],
     now: Timestamp,
-) -> Result<TokenResponse, AnswerProblem> {
+) -> Result<TokenResponse, TokenResponseProblem> {
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(AnswerProblem::Empty);
+        return Err(TokenResponseProblem::Empty);
     }
     // The reader's own words may repeat what it read, so that only the position is kept.
-    let wire: WireResponse = serde_json::from_slice(body)
-        .map_err(|error| AnswerProblem::Malformed { line: error.line(), column: error.column() })?;
+    let wire: TokenResponseJson = serde_json::from_slice(body)
+        .map_err(|error| TokenResponseProblem::Malformed { line: error.line(), column: error.column() })?;
     let text = wire.access_token.filter(|text| !text.0.expose().trim().is_empty());
-    let text = text.ok_or(AnswerProblem::NoToken)?.0;
+    let text = text.ok_or(TokenResponseProblem::NoToken)?.0;
     let seconds = match (wire.expires_in.0, wire.expires_on.0) {
         (Some(seconds), _) => seconds,
         (None, Some(moment)) => moment.saturating_sub(now.as_second()),
-        (None, None) => return Err(AnswerProblem::NoLifetime),
+        (None, None) => return Err(TokenResponseProblem::NoLifetime),
     };
-    let expires_in = positive(seconds).ok_or(AnswerProblem::Expired)?;
-    let refresh_in = wire.refresh_in.0.and_then(positive);
+    let expires_in = positive_seconds(seconds).ok_or(TokenResponseProblem::Expired)?;
+    let refresh_in = wire.refresh_in.0.and_then(positive_seconds);
     Ok(TokenResponse { text, expires_in, refresh_in })
 }
 
-fn positive(seconds: i64) -> Option<Duration> {
+fn positive_seconds(seconds: i64) -> Option<Duration> {
     u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }
 
 #[derive(Deserialize)]
-struct WireResponse {
-    access_token: Option<WireToken>,
+struct TokenResponseJson {
+    access_token: Option<AccessTokenText>,
     #[serde(default)]
-    expires_in: WireNumber,
+    expires_in: NumberOrString,
     #[serde(default)]
-    expires_on: WireNumber,
+    expires_on: NumberOrString,
     #[serde(default)]
-    refresh_in: WireNumber,
+    refresh_in: NumberOrString,
 }
 
-struct WireToken(SecretText);
+struct AccessTokenText(SecretText);
 
-impl<'de> Deserialize<'de> for WireToken {
+impl<'de> Deserialize<'de> for AccessTokenText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(|text| Self(SecretText::from(text)))
     }
@@ -67,9 +67,9 @@ impl<'de> Deserialize<'de> for WireToken {
 
 /// A whole number, bare or quoted; anything else is as if it were absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct WireNumber(pub(crate) Option<i64>);
+pub(crate) struct NumberOrString(pub(crate) Option<i64>);
 
-impl<'de> Deserialize<'de> for WireNumber {
+impl<'de> Deserialize<'de> for NumberOrString {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NumberVisitor)
     }
@@ -78,45 +78,45 @@ impl<'de> Deserialize<'de> for WireNumber {
 struct NumberVisitor;
 
 impl<'de> Visitor<'de> for NumberVisitor {
-    type Value = WireNumber;
+    type Value = NumberOrString;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a number, bare or quoted")
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<WireNumber, E> {
-        Ok(WireNumber(Some(number)))
+    fn visit_i64<E>(self, number: i64) -> Result<NumberOrString, E> {
+        Ok(NumberOrString(Some(number)))
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<WireNumber, E> {
-        Ok(WireNumber(i64::try_from(number).ok()))
+    fn visit_u64<E>(self, number: u64) -> Result<NumberOrString, E> {
+        Ok(NumberOrString(i64::try_from(number).ok()))
     }
 
-    fn visit_f64<E>(self, number: f64) -> Result<WireNumber, E> {
-        Ok(WireNumber(format!("{number:.0}").parse().ok()))
+    fn visit_f64<E>(self, number: f64) -> Result<NumberOrString, E> {
+        Ok(NumberOrString(format!("{number:.0}").parse().ok()))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<WireNumber, E> {
+    fn visit_str<E>(self, text: &str) -> Result<NumberOrString, E> {
         let whole = text.trim().split_once('.').map_or(text.trim(), |(whole, _)| whole);
-        Ok(WireNumber(whole.parse().ok()))
+        Ok(NumberOrString(whole.parse().ok()))
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<WireNumber, E> {
-        Ok(WireNumber(None))
+    fn visit_bool<E>(self, _: bool) -> Result<NumberOrString, E> {
+        Ok(NumberOrString(None))
     }
 
-    fn visit_unit<E>(self) -> Result<WireNumber, E> {
-        Ok(WireNumber(None))
+    fn visit_unit<E>(self) -> Result<NumberOrString, E> {
+        Ok(NumberOrString(None))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<WireNumber, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<NumberOrString, A::Error> {
         while sequence.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(WireNumber(None))
+        Ok(NumberOrString(None))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WireNumber, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NumberOrString, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(WireNumber(None))
+        Ok(NumberOrString(None))
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(body: &str) -> Result<(u64, Option<u64>), AnswerProblem> {
+    fn parse(body: &str) -> Result<(u64, Option<u64>), TokenResponseProblem> {
         let now = Timestamp::from_second(1_000).unwrap();
         let response = parse_token_response(body.as_bytes(), now)?;
         assert_eq!(response.text.expose(), "t");
@@ -151,20 +151,20 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_usable_token_says_what_is_missing() {
+    fn response_without_a_usable_token_is_rejected_with_the_problem() {
         for (body, expected) in [
-            ("", AnswerProblem::Empty),
-            (" \r\n", AnswerProblem::Empty),
-            (r#"{"expires_in":3599}"#, AnswerProblem::NoToken),
-            (r#"{"access_token":"","expires_in":3599}"#, AnswerProblem::NoToken),
-            (r#"{"access_token":null,"expires_in":3599}"#, AnswerProblem::NoToken),
-            (r#"{"access_token":"t"}"#, AnswerProblem::NoLifetime),
-            (r#"{"access_token":"t","expires_in":"soon"}"#, AnswerProblem::NoLifetime),
-            (r#"{"access_token":"t","expires_in":0}"#, AnswerProblem::Expired),
-            (r#"{"access_token":"t","expires_on":"999"}"#, AnswerProblem::Expired),
-            (r#"{"access_token":"t","expires_on":"-9223372036854775808"}"#, AnswerProblem::Expired),
-            ("<html>", AnswerProblem::Malformed { line: 1, column: 1 }),
-            (r#"{"access_token":7}"#, AnswerProblem::Malformed { line: 1, column: 17 }),
+            ("", TokenResponseProblem::Empty),
+            (" \r\n", TokenResponseProblem::Empty),
+            (r#"{"expires_in":3599}"#, TokenResponseProblem::NoToken),
+            (r#"{"access_token":"","expires_in":3599}"#, TokenResponseProblem::NoToken),
+            (r#"{"access_token":null,"expires_in":3599}"#, TokenResponseProblem::NoToken),
+            (r#"{"access_token":"t"}"#, TokenResponseProblem::NoLifetime),
+            (r#"{"access_token":"t","expires_in":"soon"}"#, TokenResponseProblem::NoLifetime),
+            (r#"{"access_token":"t","expires_in":0}"#, TokenResponseProblem::Expired),
+            (r#"{"access_token":"t","expires_on":"999"}"#, TokenResponseProblem::Expired),
+            (r#"{"access_token":"t","expires_on":"-9223372036854775808"}"#, TokenResponseProblem::Expired),
+            ("<html>", TokenResponseProblem::Malformed { line: 1, column: 1 }),
+            (r#"{"access_token":7}"#, TokenResponseProblem::Malformed { line: 1, column: 17 }),
         ] {
             assert_eq!(parse(body), Err(expected), "{body}");
         }
@@ -172,12 +172,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_body_makes_the_reader_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_token_responses_never_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _unread = parse_token_response(&body, Timestamp::UNIX_EPOCH);
         }
 
         #[test]
-        fn a_cut_answer_never_repeats_the_token(cut in 0usize..60) {
+        fn truncated_response_errors_never_contain_the_token(cut in 0usize..60) {
             let body = r#"{"access_token":"planted-marker-0123456789","expires_in":"x"}"#;
             let problem = parse_token_response(&body.as_bytes()[..cut], Timestamp::UNIX_EPOCH);
             let printed = format!("{problem:?}");

@@ -6,19 +6,19 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tempfile::TempDir;
 
 use super::*;
-use crate::scripted::{Bench, Reply, Seen};
+use crate::scripted_service::{TokenServiceFixture, ScriptedReply, RecordedRequest};
 use crate::token::error::RetryClass;
 
 const VAULT: &str = "https://vault.azure.net/.default";
 
-struct World {
-    bench: Bench,
+struct FederatedTokenFixture {
+    token_service: TokenServiceFixture,
     folder: TempDir,
 }
 
-impl World {
-    fn new(service: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
-        let world = Self { bench: Bench::new(service), folder: tempfile::tempdir().unwrap() };
+impl FederatedTokenFixture {
+    fn new(service: impl Fn(&RecordedRequest, usize) -> ScriptedReply + Send + Sync + 'static) -> Self {
+        let world = Self { token_service: TokenServiceFixture::new(service), folder: tempfile::tempdir().unwrap() };
         world.write("first");
         world
     }
@@ -41,7 +41,7 @@ impl World {
     }
 
     fn credential(&self) -> Arc<FederatedTokenCredential> {
-        let transport = self.bench.transport();
+        let transport = self.token_service.transport();
         FederatedTokenCredential::from_settings(self.settings(), transport).unwrap()
     }
 }
@@ -62,54 +62,54 @@ async fn get(credential: &FederatedTokenCredential) -> Result<String, TokenError
 
 #[tokio::test]
 async fn the_token_in_the_file_is_exchanged() {
-    let world = World::new(|_, _| Reply::token("t", 3_600));
+    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
     let credential = world.credential();
     assert_eq!(get(&credential).await.unwrap(), "t");
-    let seen = world.bench.script.seen(0);
+    let seen = world.token_service.script.request(0);
     assert_eq!(seen.url.as_str(), "https://login.example/tenant/oauth2/v2.0/token");
-    assert_eq!(seen.field("client_assertion").unwrap(), jwt("first"));
-    assert_eq!(seen.field("client_id").unwrap(), "client");
+    assert_eq!(seen.form_field("client_assertion").unwrap(), jwt("first"));
+    assert_eq!(seen.form_field("client_id").unwrap(), "client");
 }
 
 #[tokio::test]
 async fn a_rotated_file_is_used_by_the_next_exchange() {
-    let world = World::new(|_, _| Reply::token("t", 3_600));
+    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
     let credential = world.credential();
     get(&credential).await.unwrap();
     world.write("second");
-    world.bench.clock.advance(Duration::from_hours(1));
+    world.token_service.clock.advance(Duration::from_hours(1));
     get(&credential).await.unwrap();
-    assert_eq!(world.bench.script.seen(1).field("client_assertion").unwrap(), jwt("second"));
+    assert_eq!(world.token_service.script.request(1).form_field("client_assertion").unwrap(), jwt("second"));
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_while_the_file_rotates_is_replaced_at_once() {
-    let world = World::new(|_, number| match number {
-        0 => Reply::refusal("invalid_client", 700_024).gated(),
-        _ => Reply::token("t", 3_600),
+async fn rejected_token_is_reread_when_the_file_rotated_meanwhile() {
+    let world = FederatedTokenFixture::new(|_, number| match number {
+        0 => ScriptedReply::error("invalid_client", 700_024).gated(),
+        _ => ScriptedReply::token("t", 3_600),
     });
     let credential = world.credential();
     let asking = Arc::clone(&credential);
     let asking = tokio::spawn(async move { get(&asking).await });
-    while world.bench.script.requests() == 0 {
+    while world.token_service.script.request_count() == 0 {
         tokio::task::yield_now().await;
     }
     world.write("second");
-    world.bench.script.release(1);
+    world.token_service.script.release(1);
     assert_eq!(asking.await.unwrap().unwrap(), "t");
-    assert_eq!(world.bench.script.seen(1).field("client_assertion").unwrap(), jwt("second"));
+    assert_eq!(world.token_service.script.request(1).form_field("client_assertion").unwrap(), jwt("second"));
 }
 
 #[tokio::test]
-async fn a_file_that_stays_the_same_is_not_sent_twice() {
-    let world = World::new(|_, _| Reply::refusal("invalid_client", 700_213));
+async fn unchanged_rejected_token_is_not_sent_twice() {
+    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::error("invalid_client", 700_213));
     let error = get(&world.credential()).await.unwrap_err();
     assert!(matches!(error, TokenError::Refused(_)));
-    assert_eq!(world.bench.script.requests(), 1);
+    assert_eq!(world.token_service.script.request_count(), 1);
 }
 
 #[tokio::test]
-async fn a_mismatch_names_what_has_to_match_and_never_the_token() {
+async fn mismatch_hint_names_claims_but_never_the_token() {
     for (error, code) in [
         ("invalid_request", 70_021),
         ("invalid_client", 70_021),
@@ -118,7 +118,7 @@ async fn a_mismatch_names_what_has_to_match_and_never_the_token() {
         ("invalid_client", 700_213),
         ("invalid_client", 7_002_138),
     ] {
-        let world = World::new(move |_, _| Reply::refusal(error, code));
+        let world = FederatedTokenFixture::new(move |_, _| ScriptedReply::error(error, code));
         let credential = world.credential();
         let error = credential.get_token(&[VAULT], None).await.unwrap_err();
         let hint = TokenError::of(&error).unwrap().hint().unwrap();
@@ -132,14 +132,14 @@ async fn a_mismatch_names_what_has_to_match_and_never_the_token() {
 }
 
 #[tokio::test]
-async fn a_new_federated_credential_is_given_some_minutes_to_spread() {
+async fn unmatched_credential_is_transient_during_propagation() {
     for code in [70_021, 700_211, 700_212, 700_213] {
-        let world = World::new(move |_, _| Reply::refusal("invalid_client", code));
+        let world = FederatedTokenFixture::new(move |_, _| ScriptedReply::error("invalid_client", code));
         let credential = world.credential();
         let mut classes = Vec::new();
         for _ in 0..12 {
             classes.push(get(&credential).await.unwrap_err().retry_class());
-            world.bench.clock.advance(Duration::from_mins(1));
+            world.token_service.clock.advance(Duration::from_mins(1));
         }
         assert_eq!(classes[..10], [RetryClass::Transient; 10], "{code}");
         assert_eq!(classes[10..], [RetryClass::Denied; 2], "{code}");
@@ -147,36 +147,36 @@ async fn a_new_federated_credential_is_given_some_minutes_to_spread() {
 }
 
 #[tokio::test]
-async fn the_minutes_count_anew_after_a_token() {
-    let world = World::new(|_, number| match number {
-        1 => Reply::token("t", 3_600),
-        _ => Reply::refusal("invalid_client", 700_213),
+async fn propagation_window_restarts_after_a_token() {
+    let world = FederatedTokenFixture::new(|_, number| match number {
+        1 => ScriptedReply::token("t", 3_600),
+        _ => ScriptedReply::error("invalid_client", 700_213),
     });
     let credential = world.credential();
     get(&credential).await.unwrap_err();
-    world.bench.clock.advance(Duration::from_mins(20));
+    world.token_service.clock.advance(Duration::from_mins(20));
     get(&credential).await.unwrap();
-    world.bench.clock.advance(Duration::from_hours(1));
+    world.token_service.clock.advance(Duration::from_hours(1));
     let error = get(&credential).await.unwrap_err();
     assert_eq!(error.retry_class(), RetryClass::Transient);
 }
 
 #[tokio::test]
-async fn a_credential_that_is_still_spreading_is_asked_for_slowly() {
-    let world = World::new(|_, _| Reply::refusal("invalid_client", 700_213));
+async fn propagating_credential_is_retried_slowly() {
+    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::error("invalid_client", 700_213));
     let credential = world.credential();
     for _ in 0..600 {
         get(&credential).await.unwrap_err();
-        world.bench.clock.advance(Duration::from_secs(1));
+        world.token_service.clock.advance(Duration::from_secs(1));
     }
-    let requests = world.bench.script.requests();
+    let requests = world.token_service.script.request_count();
     assert!((20..=25).contains(&requests), "{requests}");
 }
 
 #[tokio::test]
-async fn other_refusals_are_final_at_once() {
+async fn other_entra_errors_are_denied_immediately() {
     for (error, code) in [("invalid_client", 7_002_138), ("unauthorized_client", 700_016)] {
-        let world = World::new(move |_, _| Reply::refusal(error, code));
+        let world = FederatedTokenFixture::new(move |_, _| ScriptedReply::error(error, code));
         let error = get(&world.credential()).await.unwrap_err();
         assert_eq!(error.retry_class(), RetryClass::Denied, "{code}");
     }
@@ -184,7 +184,7 @@ async fn other_refusals_are_final_at_once() {
 
 #[tokio::test]
 async fn a_missing_file_is_named_with_its_variable() {
-    let world = World::new(|_, _| Reply::token("t", 3_600));
+    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
     fs::remove_file(world.path()).unwrap();
     let credential = world.credential();
     let error = get(&credential).await.unwrap_err();
@@ -193,25 +193,25 @@ async fn a_missing_file_is_named_with_its_variable() {
     assert!(text.contains("AZURE_FEDERATED_TOKEN_FILE"), "{text}");
     assert!(error.hint().unwrap().contains("azure.workload.identity/use"));
     world.write("late");
-    world.bench.clock.advance(Duration::from_secs(2));
+    world.token_service.clock.advance(Duration::from_secs(2));
     assert_eq!(get(&credential).await.unwrap(), "t");
 }
 
 #[tokio::test]
 async fn a_file_without_a_token_is_refused_before_it_is_sent() {
-    let world = World::new(|_, _| Reply::token("t", 3_600));
+    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
     fs::write(world.path(), "planted-marker").unwrap();
     let error = get(&world.credential()).await.unwrap_err();
     assert!(error.to_string().ends_with("does not hold a JWT"), "{error}");
     assert!(!format!("{error:?}").contains("planted-marker"));
-    assert_eq!(world.bench.script.requests(), 0);
+    assert_eq!(world.token_service.script.request_count(), 0);
 }
 
 #[test]
-fn every_setting_that_is_wrong_is_named_at_once() {
-    let world = World::new(|_, _| Reply::token("t", 3_600));
+fn all_invalid_settings_are_reported_together() {
+    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
     let refuse = |settings| {
-        let transport = world.bench.transport();
+        let transport = world.token_service.transport();
         FederatedTokenCredential::from_settings(settings, transport).unwrap_err()
     };
     let empty = refuse(FederatedTokenSettings::default());
@@ -229,11 +229,11 @@ fn every_setting_that_is_wrong_is_named_at_once() {
 }
 
 #[test]
-fn without_an_authority_the_public_cloud_is_asked() {
+fn missing_authority_defaults_to_the_public_cloud() {
     let settings = FederatedTokenSettings {
         authority_host: None,
-        ..World::new(|_, _| Reply::Broken).settings()
+        ..FederatedTokenFixture::new(|_, _| ScriptedReply::ConnectionReset).settings()
     };
-    let identity = FederatedIdentity::parse(settings).unwrap();
+    let identity = ResolvedFederatedSettings::parse(settings).unwrap();
     assert_eq!(identity.authority.as_url().as_str(), "https://login.microsoftonline.com/");
 }

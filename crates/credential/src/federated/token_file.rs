@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::TokenOrigin;
+use super::FederatedTokenProvider;
 use crate::secret::SecretText;
 use crate::token::error::TokenError;
 use crate::transport::sender::TokenTransport;
@@ -39,7 +39,7 @@ impl TokenFile {
 }
 
 #[async_trait]
-impl TokenOrigin for TokenFile {
+impl FederatedTokenProvider for TokenFile {
     async fn load(&self, _transport: &TokenTransport) -> Result<Arc<FederatedToken>, TokenError> {
         let content = tokio::fs::read(&self.path).await.map_err(|error| TokenError::TokenFile {
             path: self.path.clone(),
@@ -96,8 +96,8 @@ impl FederatedToken {
         let Some(claims) = self.claims() else {
             return "the token's claims cannot be read".to_owned();
         };
-        let (issuer, subject) = (claims.iss.shown(), claims.sub.shown());
-        let text = format!("the token says iss={issuer} sub={subject} aud={}", claims.aud.shown());
+        let (issuer, subject) = (claims.iss.display_text(), claims.sub.display_text());
+        let text = format!("the token says iss={issuer} sub={subject} aud={}", claims.aud.display_text());
         if let Some(expired) =
             claims.exp.map(|exp| now.as_second().saturating_sub(exp)).filter(|age| *age >= 0)
         {
@@ -106,7 +106,7 @@ impl FederatedToken {
         text
     }
 
-    fn claims(&self) -> Option<Claims> {
+    fn claims(&self) -> Option<FederatedTokenClaims> {
         let payload = self.text().split('.').nth(1)?.trim_end_matches('=');
         let payload = Zeroizing::new(URL_SAFE_NO_PAD.decode(payload).ok()?);
         serde_json::from_slice(&payload).ok()
@@ -114,33 +114,33 @@ impl FederatedToken {
 }
 
 #[derive(Deserialize)]
-struct Claims {
+struct FederatedTokenClaims {
     #[serde(default)]
-    iss: Text,
+    iss: StringOrList,
     #[serde(default)]
-    sub: Text,
+    sub: StringOrList,
     #[serde(default)]
-    aud: Text,
+    aud: StringOrList,
     exp: Option<i64>,
 }
 
 /// A claim that is a string, or a list of strings as `aud` may be (RFC 7519 4.1.3).
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Text {
+enum StringOrList {
     One(String),
     Many(Vec<String>),
     Other(serde::de::IgnoredAny),
 }
 
-impl Default for Text {
+impl Default for StringOrList {
     fn default() -> Self {
         Self::Many(Vec::new())
     }
 }
 
-impl Text {
-    fn shown(&self) -> String {
+impl StringOrList {
+    fn display_text(&self) -> String {
         match self {
             Self::One(text) => format!("{text:?}"),
             Self::Many(texts) if texts.is_empty() => "(none)".to_owned(),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_described_by_what_has_to_match() {
+    fn token_description_contains_issuer_subject_and_audience() {
         let now = Timestamp::from_second(1_000).unwrap();
         for (payload, expected) in [
             (
@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_content_makes_the_reader_panic(content in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_token_files_never_panic(content in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(token) = FederatedToken::parse(&content) {
                 let _unread = token.describe(Timestamp::UNIX_EPOCH);
             }

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use crate::loader::{Content, LoadError};
+use crate::loader::{CredentialFileContent, LoadError};
 
 /// Reads the file, if it is one and not larger than `limit`.
-pub(super) fn read(path: &Path, limit: u64) -> Result<Content, LoadError> {
+pub(super) fn read(path: &Path, limit: u64) -> Result<CredentialFileContent, LoadError> {
     let failed = |source| LoadError::Read { path: path.to_path_buf(), source };
     // Looked at before it is opened: opening a pipe would wait for its writer.
     if !fs::metadata(path).map_err(failed)?.is_file() {
@@ -18,7 +18,7 @@ pub(super) fn read(path: &Path, limit: u64) -> Result<Content, LoadError> {
     let mut file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     match read_up_to(&mut file, length, limit).map_err(failed)? {
-        Some(bytes) => Ok(Content::new(bytes)),
+        Some(bytes) => Ok(CredentialFileContent::new(bytes)),
         None => Err(LoadError::TooLarge { path: path.to_path_buf(), limit }),
     }
 }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_file_is_refused_before_it_is_opened() {
+    fn non_regular_files_are_rejected_without_opening() {
         let folder = tempfile::tempdir().unwrap();
         assert!(matches!(read(folder.path(), 10), Err(LoadError::NotAFile { .. })));
         let absent = folder.path().join("absent");

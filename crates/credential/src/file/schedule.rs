@@ -4,88 +4,88 @@ use std::time::Duration;
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum DueAction {
     /// The file events have come to rest, or have gone on for long enough.
-    Settled,
+    EventsSettled,
     /// It is time for a glance.
     Poll,
     /// The file has not been read for a long time.
-    Backstop,
+    Resync,
 }
 
 /// How often and how soon.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Intervals {
-    pub(super) poll: Duration,
-    pub(super) quiet: Duration,
-    pub(super) patience: Duration,
-    pub(super) backstop: Duration,
+pub(super) struct FollowIntervals {
+    pub(super) poll_interval: Duration,
+    pub(super) debounce: Duration,
+    pub(super) max_debounce: Duration,
+    pub(super) resync_interval: Duration,
 }
 
 /// The timetable of one file.
 #[derive(Debug)]
-pub(super) struct Schedule {
-    intervals: Intervals,
+pub(super) struct ReadSchedule {
+    intervals: FollowIntervals,
     poll_at: Duration,
-    backstop_at: Duration,
-    burst: Option<Burst>,
+    resync_at: Duration,
+    pending_events: Option<EventBurst>,
 }
 
 /// File events that have come and not yet been answered.
 #[derive(Debug)]
-struct Burst {
+struct EventBurst {
     first: Duration,
     last: Duration,
 }
 
-impl Schedule {
+impl ReadSchedule {
     /// A timetable for a file that was read at `now`.
-    pub(super) fn starting_at(now: Duration, intervals: Intervals) -> Self {
-        let poll_at = now.saturating_add(intervals.poll);
-        let backstop_at = now.saturating_add(intervals.backstop);
-        Self { intervals, poll_at, backstop_at, burst: None }
+    pub(super) fn starting_at(now: Duration, intervals: FollowIntervals) -> Self {
+        let poll_at = now.saturating_add(intervals.poll_interval);
+        let resync_at = now.saturating_add(intervals.resync_interval);
+        Self { intervals, poll_at, resync_at, pending_events: None }
     }
 
     /// A file event came.
-    pub(super) fn note_event(&mut self, now: Duration) {
-        match &mut self.burst {
+    pub(super) fn record_event(&mut self, now: Duration) {
+        match &mut self.pending_events {
             Some(burst) => burst.last = now,
-            None => self.burst = Some(Burst { first: now, last: now }),
+            None => self.pending_events = Some(EventBurst { first: now, last: now }),
         }
     }
 
     /// The file was looked at.
-    pub(super) fn note_poll(&mut self, now: Duration) {
-        self.poll_at = now.saturating_add(self.intervals.poll);
+    pub(super) fn record_poll(&mut self, now: Duration) {
+        self.poll_at = now.saturating_add(self.intervals.poll_interval);
     }
 
     /// The file was read: what came before has been answered.
-    pub(super) fn note_read(&mut self, now: Duration) {
-        self.burst = None;
-        self.backstop_at = now.saturating_add(self.intervals.backstop);
+    pub(super) fn record_read(&mut self, now: Duration) {
+        self.pending_events = None;
+        self.resync_at = now.saturating_add(self.intervals.resync_interval);
     }
 
     /// When something is due next.
-    pub(super) fn next(&self) -> Duration {
-        let settled = self.settled_at().unwrap_or(Duration::MAX);
-        settled.min(self.poll_at).min(self.backstop_at)
+    pub(super) fn next_due_at(&self) -> Duration {
+        let settled = self.events_settled_at().unwrap_or(Duration::MAX);
+        settled.min(self.poll_at).min(self.resync_at)
     }
 
     /// What is due at `now`, the most pressing first.
-    pub(super) fn due(&self, now: Duration) -> Option<Due> {
-        if self.settled_at().is_some_and(|at| at <= now) {
-            return Some(Due::Settled);
+    pub(super) fn due(&self, now: Duration) -> Option<DueAction> {
+        if self.events_settled_at().is_some_and(|at| at <= now) {
+            return Some(DueAction::EventsSettled);
         }
-        if self.backstop_at <= now {
-            return Some(Due::Backstop);
+        if self.resync_at <= now {
+            return Some(DueAction::Resync);
         }
-        (self.poll_at <= now).then_some(Due::Poll)
+        (self.poll_at <= now).then_some(DueAction::Poll)
     }
 
-    fn settled_at(&self) -> Option<Duration> {
-        let burst = self.burst.as_ref()?;
-        let quiet = burst.last.saturating_add(self.intervals.quiet);
-        Some(quiet.min(burst.first.saturating_add(self.intervals.patience)))
+    fn events_settled_at(&self) -> Option<Duration> {
+        let burst = self.pending_events.as_ref()?;
+        let quiet = burst.last.saturating_add(self.intervals.debounce);
+        Some(quiet.min(burst.first.saturating_add(self.intervals.max_debounce)))
     }
 }
 
@@ -97,53 +97,53 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    fn schedule() -> Schedule {
-        let intervals = Intervals {
-            poll: ms(1_000),
-            quiet: ms(100),
-            patience: ms(250),
-            backstop: ms(21_600_000),
+    fn schedule() -> ReadSchedule {
+        let intervals = FollowIntervals {
+            poll_interval: ms(1_000),
+            debounce: ms(100),
+            max_debounce: ms(250),
+            resync_interval: ms(21_600_000),
         };
-        Schedule::starting_at(ms(0), intervals)
+        ReadSchedule::starting_at(ms(0), intervals)
     }
 
     #[test]
-    fn one_event_is_answered_once_it_has_been_quiet() {
+    fn event_triggers_a_read_after_the_debounce() {
         let mut schedule = schedule();
-        schedule.note_event(ms(10));
-        assert_eq!(schedule.next(), ms(110));
+        schedule.record_event(ms(10));
+        assert_eq!(schedule.next_due_at(), ms(110));
         assert_eq!(schedule.due(ms(109)), None);
-        assert_eq!(schedule.due(ms(110)), Some(Due::Settled));
-        schedule.note_read(ms(110));
+        assert_eq!(schedule.due(ms(110)), Some(DueAction::EventsSettled));
+        schedule.record_read(ms(110));
         assert_eq!(schedule.due(ms(110)), None);
     }
 
     #[test]
-    fn events_without_end_are_answered_all_the_same() {
+    fn continuous_events_trigger_a_read_after_the_maximum_debounce() {
         let mut schedule = schedule();
         for at in (0..=240).step_by(40) {
-            schedule.note_event(ms(at));
+            schedule.record_event(ms(at));
             assert_eq!(schedule.due(ms(at)), None);
         }
-        assert_eq!(schedule.next(), ms(250));
-        assert_eq!(schedule.due(ms(250)), Some(Due::Settled));
+        assert_eq!(schedule.next_due_at(), ms(250));
+        assert_eq!(schedule.due(ms(250)), Some(DueAction::EventsSettled));
     }
 
     #[test]
-    fn the_backstop_counts_from_the_last_read() {
+    fn resync_interval_counts_from_the_last_read() {
         let mut schedule = schedule();
-        schedule.note_read(ms(5_000));
-        schedule.note_poll(ms(21_604_500));
+        schedule.record_read(ms(5_000));
+        schedule.record_poll(ms(21_604_500));
         assert_eq!(schedule.due(ms(21_604_999)), None);
-        assert_eq!(schedule.due(ms(21_605_000)), Some(Due::Backstop));
+        assert_eq!(schedule.due(ms(21_605_000)), Some(DueAction::Resync));
     }
 
     #[test]
-    fn polls_come_at_their_interval() {
+    fn polls_are_due_at_their_interval() {
         let mut schedule = schedule();
-        assert_eq!(schedule.next(), ms(1_000));
-        assert_eq!(schedule.due(ms(1_000)), Some(Due::Poll));
-        schedule.note_poll(ms(1_007));
-        assert_eq!(schedule.next(), ms(2_007));
+        assert_eq!(schedule.next_due_at(), ms(1_000));
+        assert_eq!(schedule.due(ms(1_000)), Some(DueAction::Poll));
+        schedule.record_poll(ms(1_007));
+        assert_eq!(schedule.next_due_at(), ms(2_007));
     }
 }

@@ -9,17 +9,17 @@ use lanyard_clock::{Clock as _, ManualClock, SystemClock};
 use tempfile::TempDir;
 
 use super::*;
-use crate::fixture::{bytes, document, time};
+use crate::fixture::{to_bytes, document, timestamp};
 
 const NAME: &str = "identity.json";
 
 /// One version per month, so that each is newer than the one before.
 fn version(month: u8) -> Vec<u8> {
-    bytes(&document(&format!("2027-{month:02}-01T00:00:00Z")))
+    to_bytes(&document(&format!("2027-{month:02}-01T00:00:00Z")))
 }
 
 fn not_before(month: u8) -> Timestamp {
-    time(&format!("2027-{month:02}-01T00:00:00Z"))
+    timestamp(&format!("2027-{month:02}-01T00:00:00Z"))
 }
 
 /// Writes as kubelet and the CSI driver do: a new folder, and one rename of `..data` on to it.
@@ -45,37 +45,37 @@ fn volume() -> TempDir {
 }
 
 /// Waits, on real time, for generation `number`.
-async fn reaches(file: &CredentialFile, number: u64) {
+async fn wait_for_generation(file: &CredentialFile, number: u64) {
     let mut numbers = file.subscribe();
     let arrived = numbers.wait_for(|seen| *seen >= number);
     tokio::time::timeout(Duration::from_secs(20), arrived).await.unwrap().unwrap();
 }
 
 /// Options that leave events alone to find a change.
-fn events_only() -> FileOptions {
-    FileOptions { poll: Duration::from_hours(1), ..FileOptions::default() }
+fn events_only() -> CredentialFileOptions {
+    CredentialFileOptions { poll_interval: Duration::from_hours(1), ..CredentialFileOptions::default() }
 }
 
 /// Options that leave polling alone to find a change.
-fn polling_only() -> FileOptions {
-    FileOptions { events: false, ..FileOptions::default() }
+fn polling_only() -> CredentialFileOptions {
+    CredentialFileOptions { events: false, ..CredentialFileOptions::default() }
 }
 
-async fn open(path: &Path, options: FileOptions) -> CredentialFile {
+async fn open(path: &Path, options: CredentialFileOptions) -> CredentialFile {
     CredentialFile::open(path, options, SystemClock::shared()).await.unwrap()
 }
 
 /// A file followed on a clock that stands still until the test moves it.
-async fn open_manual(path: &Path, options: FileOptions) -> (CredentialFile, ManualClock) {
+async fn open_manual(path: &Path, options: CredentialFileOptions) -> (CredentialFile, ManualClock) {
     let clock = ManualClock::starting_at(not_before(1));
     let file = CredentialFile::open(path, options, Arc::new(clock.clone())).await.unwrap();
-    at_rest(&clock).await;
+    wait_until_sleeping(&clock).await;
     (file, clock)
 }
 
 /// Waits until the follower sleeps: all that was due has been done.
-async fn at_rest(clock: &ManualClock) {
-    while clock.sleepers() == 0 {
+async fn wait_until_sleeping(clock: &ManualClock) {
+    while clock.sleeper_count() == 0 {
         tokio::task::yield_now().await;
     }
 }
@@ -84,17 +84,17 @@ async fn advance(clock: &ManualClock, duration: Duration) {
     clock.advance(duration);
     // The follower is woken but still counted, until its sleep is dropped or starts anew.
     tokio::task::yield_now().await;
-    at_rest(clock).await;
+    wait_until_sleeping(clock).await;
 }
 
 #[tokio::test]
-async fn the_swap_of_an_atomic_writer_is_noticed_by_event_again_and_again() {
+async fn every_atomic_swap_is_noticed_by_file_event() {
     let volume = volume();
     let file = open(&volume.path().join(NAME), events_only()).await;
     assert!(file.health().watcher_alive);
     for month in 2..=4 {
         atomic_write(volume.path(), month);
-        reaches(&file, month.into()).await;
+        wait_for_generation(&file, month.into()).await;
         assert_eq!(file.current().not_before(), not_before(month));
         assert_eq!(file.previous().unwrap().not_before(), not_before(month - 1));
     }
@@ -108,26 +108,26 @@ async fn a_rename_over_the_file_and_a_write_into_it_are_noticed_by_event() {
     let file = open(&path, events_only()).await;
     fs::write(folder.path().join("next"), version(2)).unwrap();
     fs::rename(folder.path().join("next"), &path).unwrap();
-    reaches(&file, 2).await;
+    wait_for_generation(&file, 2).await;
     fs::write(&path, version(3)).unwrap();
-    reaches(&file, 3).await;
+    wait_for_generation(&file, 3).await;
     assert_eq!(file.current().not_before(), not_before(3));
 }
 
 #[tokio::test]
-async fn a_folder_that_vanished_and_came_back_is_watched_again() {
+async fn recreated_folder_is_watched_again() {
     let root = tempfile::tempdir().unwrap();
     let volume = root.path().join("volume");
     fs::create_dir(&volume).unwrap();
     atomic_write(&volume, 1);
-    let options = FileOptions { poll: Duration::from_millis(20), ..FileOptions::default() };
+    let options = CredentialFileOptions { poll_interval: Duration::from_millis(20), ..CredentialFileOptions::default() };
     let file = open(&volume.join(NAME), options).await;
     fs::remove_dir_all(&volume).unwrap();
-    assert_eq!(file.reload().await, Reload::Failed);
+    assert_eq!(file.reload().await, ReloadOutcome::Failed);
     assert_eq!(file.current().number(), 1);
     fs::create_dir(&volume).unwrap();
     atomic_write(&volume, 2);
-    reaches(&file, 2).await;
+    wait_for_generation(&file, 2).await;
     let mut numbers = file.subscribe();
     while !file.health().watcher_alive {
         tokio::task::yield_now().await;
@@ -137,7 +137,7 @@ async fn a_folder_that_vanished_and_came_back_is_watched_again() {
 }
 
 #[tokio::test]
-async fn a_file_in_a_folder_of_the_volume_is_followed_from_swap_to_swap() {
+async fn file_in_a_subfolder_is_followed_across_atomic_swaps() {
     let volume = tempfile::tempdir().unwrap();
     let swap = |month: u8| {
         let folder = format!("..2027_{month:02}");
@@ -149,7 +149,7 @@ async fn a_file_in_a_folder_of_the_volume_is_followed_from_swap_to_swap() {
     swap(1);
     symlink("..data/azure", volume.path().join("azure")).unwrap();
     let path = volume.path().join("azure").join(NAME);
-    let (file, clock) = open_manual(&path, FileOptions::default()).await;
+    let (file, clock) = open_manual(&path, CredentialFileOptions::default()).await;
     for month in 2..=3 {
         swap(month);
         advance(&clock, Duration::from_secs(1)).await;
@@ -159,7 +159,7 @@ async fn a_file_in_a_folder_of_the_volume_is_followed_from_swap_to_swap() {
 }
 
 #[tokio::test]
-async fn without_events_a_glance_a_second_finds_the_swap() {
+async fn polling_finds_the_swap_within_a_second() {
     let volume = volume();
     let (file, clock) = open_manual(&volume.path().join(NAME), polling_only()).await;
     assert!(!file.health().watcher_alive);
@@ -172,7 +172,7 @@ async fn without_events_a_glance_a_second_finds_the_swap() {
 }
 
 #[tokio::test]
-async fn a_half_written_file_keeps_the_old_credential_until_it_is_whole() {
+async fn partial_write_keeps_the_old_credential() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(NAME);
     fs::write(&path, version(1)).unwrap();
@@ -190,7 +190,7 @@ async fn a_half_written_file_keeps_the_old_credential_until_it_is_whole() {
 }
 
 #[tokio::test]
-async fn a_file_that_vanished_and_came_back_is_followed_on() {
+async fn recreated_file_is_followed() {
     let volume = volume();
     let path = volume.path().join(NAME);
     let (file, clock) = open_manual(&path, polling_only()).await;
@@ -207,9 +207,9 @@ async fn a_file_that_vanished_and_came_back_is_followed_on() {
 }
 
 #[tokio::test]
-async fn an_unchanged_file_is_read_again_by_the_backstop_alone() {
+async fn resync_reads_a_file_whose_change_was_missed() {
     let volume = volume();
-    let options = FileOptions { poll: Duration::from_hours(24), ..polling_only() };
+    let options = CredentialFileOptions { poll_interval: Duration::from_hours(24), ..polling_only() };
     let (file, clock) = open_manual(&volume.path().join(NAME), options).await;
     atomic_write(volume.path(), 2);
     advance(&clock, Duration::from_hours(6) - Duration::from_secs(1)).await;
@@ -219,7 +219,7 @@ async fn an_unchanged_file_is_read_again_by_the_backstop_alone() {
 }
 
 #[tokio::test]
-async fn glances_at_an_unchanged_file_do_not_read_it() {
+async fn polling_an_unchanged_file_does_not_read_it() {
     let volume = volume();
     let (file, clock) = open_manual(&volume.path().join(NAME), polling_only()).await;
     for _ in 0..10 {
@@ -230,28 +230,28 @@ async fn glances_at_an_unchanged_file_do_not_read_it() {
 }
 
 #[tokio::test]
-async fn a_reload_reads_at_once_and_says_what_it_brought() {
+async fn reload_reads_immediately_and_returns_the_outcome() {
     let volume = volume();
     let (file, clock) = open_manual(&volume.path().join(NAME), polling_only()).await;
-    assert_eq!(file.reload().await, Reload::Unchanged);
+    assert_eq!(file.reload().await, ReloadOutcome::Unchanged);
     atomic_write(volume.path(), 2);
-    assert_eq!(file.reload().await, Reload::Changed(2));
+    assert_eq!(file.reload().await, ReloadOutcome::Changed(2));
     assert_eq!(file.current().not_before(), not_before(2));
     let broken = volume.path().join("..data").join(NAME);
     fs::write(broken, b"{").unwrap();
-    assert_eq!(file.reload().await, Reload::Failed);
-    assert_eq!(file.reload().await, Reload::Failed);
+    assert_eq!(file.reload().await, ReloadOutcome::Failed);
+    assert_eq!(file.reload().await, ReloadOutcome::Failed);
     assert_eq!(file.health().counts.failed, 1);
     assert_eq!(clock.monotonic(), Duration::ZERO);
 }
 
 #[tokio::test]
-async fn reloads_that_wait_together_share_one_read() {
+async fn concurrent_reloads_share_one_read() {
     let volume = volume();
     let (file, _clock) = open_manual(&volume.path().join(NAME), polling_only()).await;
     let calls = (0..20).map(|_| file.reload());
     let outcomes = futures::future::join_all(calls).await;
-    assert!(outcomes.iter().all(|outcome| *outcome == Reload::Unchanged));
+    assert!(outcomes.iter().all(|outcome| *outcome == ReloadOutcome::Unchanged));
     let reads = file.health().counts.unchanged;
     assert!((1..=2).contains(&reads), "{reads} reads");
 }
@@ -262,7 +262,7 @@ async fn an_older_version_is_refused_and_counted() {
     atomic_write(volume.path(), 5);
     let (file, _clock) = open_manual(&volume.path().join(NAME), polling_only()).await;
     atomic_write(volume.path(), 4);
-    assert_eq!(file.reload().await, Reload::Unchanged);
+    assert_eq!(file.reload().await, ReloadOutcome::Unchanged);
     assert_eq!(file.current().not_before(), not_before(5));
     assert_eq!(file.health().counts.refused_older, 1);
 }
@@ -274,14 +274,14 @@ async fn dropping_the_last_handle_ends_the_task() {
     let mut numbers = file.subscribe();
     let second = file.clone();
     drop(file);
-    assert_eq!(second.reload().await, Reload::Unchanged);
+    assert_eq!(second.reload().await, ReloadOutcome::Unchanged);
     drop(second);
     assert!(numbers.changed().await.is_err(), "the sender goes with the task");
-    assert_eq!(clock.sleepers(), 0);
+    assert_eq!(clock.sleeper_count(), 0);
 }
 
 #[test]
-fn a_task_that_has_ended_is_seen_and_the_credential_stays() {
+fn ended_follower_task_is_reported_and_the_credential_stays() {
     let volume = volume();
     let path = volume.path().join(NAME);
     let open = async || {
@@ -295,14 +295,14 @@ fn a_task_that_has_ended_is_seen_and_the_credential_stays() {
     assert!(!file.health().following);
     assert_eq!(file.current().number(), 1);
     let other = tokio::runtime::Runtime::new().unwrap();
-    assert_eq!(other.block_on(file.reload()), Reload::Failed);
+    assert_eq!(other.block_on(file.reload()), ReloadOutcome::Failed);
 }
 
 #[tokio::test]
 async fn the_first_load_fails_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(NAME);
-    let open = || CredentialFile::open(&path, FileOptions::default(), SystemClock::shared());
+    let open = || CredentialFile::open(&path, CredentialFileOptions::default(), SystemClock::shared());
     assert!(matches!(open().await, Err(LoadError::Read { .. })));
     fs::write(&path, b"{}").unwrap();
     let error = open().await.unwrap_err();
@@ -315,26 +315,26 @@ async fn the_first_load_fails_with_the_reason() {
 }
 
 #[derive(Debug, Default)]
-struct Heard(parking_lot::Mutex<Vec<String>>);
+struct RecordingLoadObserver(parking_lot::Mutex<Vec<String>>);
 
-impl LoadObserver for Heard {
-    fn published(&self, generation: &Generation) {
+impl LoadObserver for RecordingLoadObserver {
+    fn generation_published(&self, generation: &CredentialGeneration) {
         self.0.lock().push(format!("published {}", generation.number()));
     }
 
-    fn kept(&self, reason: &KeepReason) {
-        self.0.lock().push(reason.word().to_owned());
+    fn generation_kept(&self, reason: &KeepReason) {
+        self.0.lock().push(reason.metric_label().to_owned());
     }
 }
 
 #[tokio::test]
-async fn an_observer_hears_of_each_version_once() {
+async fn observer_is_called_once_per_version() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(NAME);
     fs::write(&path, version(1)).unwrap();
-    let heard = Arc::new(Heard::default());
-    let observer: Arc<dyn LoadObserver> = Arc::<Heard>::clone(&heard);
-    let options = FileOptions { observer: Some(observer), ..polling_only() };
+    let heard = Arc::new(RecordingLoadObserver::default());
+    let observer: Arc<dyn LoadObserver> = Arc::<RecordingLoadObserver>::clone(&heard);
+    let options = CredentialFileOptions { observer: Some(observer), ..polling_only() };
     let (file, _clock) = open_manual(&path, options).await;
     for content in [version(2), version(1), version(1), version(2), b"{".to_vec()] {
         fs::write(&path, content).unwrap();

@@ -3,27 +3,27 @@
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::Findings;
-use super::facts::cloud;
-use crate::bundle::{BundleWarning, CertificateBundle, Validity};
-use crate::document::{Fields, Stamps};
+use super::FindingList;
+use super::facts::cloud_name;
+use crate::bundle::{BundleWarning, CertificateBundle, CertificateValidity};
+use crate::document::{DocumentFields, CredentialTimestamps};
 use crate::loader::{HealthWarning, validity_warnings};
 
 /// Everything about the document that is not the bundle's own.
-pub(super) fn fields(
-    fields: &Fields,
-    leaf: Option<Validity>,
+pub(super) fn check_fields(
+    fields: &DocumentFields,
+    leaf: Option<CertificateValidity>,
     now: Timestamp,
-    findings: &mut Findings,
+    findings: &mut FindingList,
 ) {
     for problem in &fields.problems {
-        findings.error(problem.field, problem.fault.to_string(), problem.hint());
+        findings.error(problem.field, problem.kind.to_string(), problem.hint());
     }
-    names(fields, findings);
-    if let Some(stamps) = fields.stamps() {
-        order(&stamps, findings);
+    check_identifiers(fields, findings);
+    if let Some(stamps) = fields.timestamps() {
+        check_time_order(&stamps, findings);
         for warning in validity_warnings(&stamps, leaf, now) {
-            time(&warning, findings);
+            report_time_warning(&warning, findings);
         }
     }
     let optional = [
@@ -49,14 +49,14 @@ pub(super) fn fields(
     }
 }
 
-fn names(fields: &Fields, findings: &mut Findings) {
+fn check_identifiers(fields: &DocumentFields, findings: &mut FindingList) {
     if let Some(client) = &fields.client_id
         && Uuid::try_parse(client.as_str()).is_err()
     {
         findings.warn("client_id", "is not a GUID", "write the application id, not a name or URI");
     }
     if let Some(authority) = &fields.authentication_endpoint
-        && cloud(authority).is_none()
+        && cloud_name(authority).is_none()
     {
         findings.warn(
             "authentication_endpoint",
@@ -84,7 +84,7 @@ fn names(fields: &Fields, findings: &mut Findings) {
 }
 
 /// Stamps that contradict each other.
-fn order(stamps: &Stamps, findings: &mut Findings) {
+fn check_time_order(stamps: &CredentialTimestamps, findings: &mut FindingList) {
     let before = |earlier: Option<Timestamp>, later: Option<Timestamp>| {
         earlier.zip(later).is_some_and(|(earlier, later)| later <= earlier)
     };
@@ -111,7 +111,7 @@ fn order(stamps: &Stamps, findings: &mut Findings) {
     }
 }
 
-fn time(warning: &HealthWarning, findings: &mut Findings) {
+fn report_time_warning(warning: &HealthWarning, findings: &mut FindingList) {
     let what = warning.to_string();
     match warning {
         HealthWarning::NotYetValid { .. } => {
@@ -141,7 +141,7 @@ fn time(warning: &HealthWarning, findings: &mut Findings) {
 }
 
 /// What is unusual about a bundle that can be used.
-pub(super) fn bundle(bundle: &CertificateBundle, findings: &mut Findings) {
+pub(super) fn check_bundle(bundle: &CertificateBundle, findings: &mut FindingList) {
     let field = "client_secret";
     for warning in bundle.warnings() {
         let what = warning.to_string();

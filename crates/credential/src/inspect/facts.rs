@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::bundle::{BundleFormat, Certificate, CertificateBundle, KeyKind, Validity};
-use crate::document::{CustomClaims, Fields, Stamps};
+use crate::bundle::{BundleFormat, Certificate, CertificateBundle, KeyKind, CertificateValidity};
+use crate::document::{CustomClaims, DocumentFields, CredentialTimestamps};
 use crate::identity::{Authority, ClientId, TenantId};
 
 /// What the JSON document says.
@@ -36,7 +36,7 @@ pub struct DocumentFacts {
 }
 
 impl DocumentFacts {
-    pub(super) fn of(fields: &Fields) -> Self {
+    pub(super) fn of(fields: &DocumentFields) -> Self {
         let authority = fields.authentication_endpoint.clone();
         let endpoint = authority
             .as_ref()
@@ -47,7 +47,7 @@ impl DocumentFacts {
             unknown_keys: fields.unknown_keys.clone(),
             client_id: fields.client_id.clone(),
             tenant_id: fields.tenant_id.clone(),
-            cloud: authority.as_ref().and_then(cloud),
+            cloud: authority.as_ref().and_then(cloud_name),
             authentication_endpoint: authority,
             token_endpoint: endpoint,
             object_id: fields.object_id.clone(),
@@ -59,7 +59,7 @@ impl DocumentFacts {
 }
 
 /// The cloud of a token service, by its host or a regional form of it.
-pub(super) fn cloud(authority: &Authority) -> Option<&'static str> {
+pub(super) fn cloud_name(authority: &Authority) -> Option<&'static str> {
     let host = authority.as_url().host_str()?;
     let serves = |known: &str| {
         host.strip_suffix(known).is_some_and(|region| region.is_empty() || region.ends_with('.'))
@@ -121,7 +121,7 @@ pub struct CertificateFacts {
     pub issuer: String,
     /// When it may be used.
     #[serde(flatten)]
-    pub validity: Validity,
+    pub validity: CertificateValidity,
     /// SHA-256 over DER, upper-case hexadecimal.
     pub sha256: String,
     /// SHA-1 over DER, upper-case hexadecimal: the thumbprint that the Azure portal shows.
@@ -143,13 +143,13 @@ impl BundleFacts {
         }
     }
 
-    pub(super) fn of_unusable(certificates: Vec<Certificate>) -> Self {
+    pub(super) fn from_certificates_only(certificates: Vec<Certificate>) -> Self {
         let certificates = certificates.iter().map(CertificateFacts::of).collect();
         Self { format: None, key: None, certificates }
     }
 
     /// The leaf's dates, if it is known which one is the leaf.
-    pub(super) fn leaf_validity(&self) -> Option<Validity> {
+    pub(super) fn leaf_validity(&self) -> Option<CertificateValidity> {
         self.key.as_ref()?;
         self.certificates.first().map(|leaf| leaf.validity)
     }
@@ -173,7 +173,7 @@ impl CertificateFacts {
 pub struct TimeFacts {
     /// The four times of the document.
     #[serde(flatten)]
-    pub stamps: Stamps,
+    pub timestamps: CredentialTimestamps,
     /// When it stops working: the end of the document's or of the leaf's time, if either is known.
     pub expires_at: Option<Timestamp>,
     /// Seconds until then.
@@ -185,12 +185,12 @@ pub struct TimeFacts {
 }
 
 impl TimeFacts {
-    pub(super) fn of(stamps: &Stamps, leaf: Option<Validity>, now: Timestamp) -> Self {
+    pub(super) fn of(stamps: &CredentialTimestamps, leaf: Option<CertificateValidity>, now: Timestamp) -> Self {
         let until = |stamp: Timestamp| stamp.as_second().saturating_sub(now.as_second());
         let ends = [stamps.not_after, leaf.map(|validity| validity.not_after)];
         let expires_at = ends.into_iter().flatten().min();
         Self {
-            stamps: *stamps,
+            timestamps: *stamps,
             expires_at,
             seconds_to_expiry: expires_at.map(until),
             seconds_to_renew_after: stamps.renew_after.map(until),

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::LoadError;
-use crate::bundle::{BundleWarning, Validity};
-use crate::document::Stamps;
-use crate::generation::Generation;
+use crate::bundle::{BundleWarning, CertificateValidity};
+use crate::document::CredentialTimestamps;
+use crate::generation::CredentialGeneration;
 
 /// The state of a loader at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -190,32 +190,32 @@ impl LoadFailure {
 
 /// How the task that follows the file is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct FollowerState {
+pub(crate) struct FileFollowerState {
     pub(crate) following: bool,
     pub(crate) watcher_alive: bool,
 }
 
 /// What a loader remembers beside its generations.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Report {
+pub(crate) struct LoaderReport {
     pub(super) last_error: Option<LoadFailure>,
     pub(super) counts: LoadCounts,
-    pub(super) refusal: Option<HealthWarning>,
-    pub(super) changes: Vec<HealthWarning>,
+    pub(super) rejection: Option<HealthWarning>,
+    pub(super) identity_changes: Vec<HealthWarning>,
 }
 
-impl Report {
+impl LoaderReport {
     /// The state at `now`, with `current` in use.
     pub(crate) fn health(
         &self,
-        current: &Generation,
-        follower: FollowerState,
+        current: &CredentialGeneration,
+        follower: FileFollowerState,
         now: Timestamp,
     ) -> LoaderHealth {
-        let stamps = current.stamps();
+        let stamps = current.timestamps();
         let until = |stamp: Timestamp| stamp.as_second().saturating_sub(now.as_second());
-        let mut warnings = self.changes.clone();
-        warnings.extend(self.refusal.clone());
+        let mut warnings = self.identity_changes.clone();
+        warnings.extend(self.rejection.clone());
         warnings.extend(validity_warnings(stamps, Some(current.certificate_validity()), now));
         let unusual = current.bundle().warnings().iter();
         warnings.extend(unusual.map(|warning| HealthWarning::Bundle { warning: *warning }));
@@ -236,7 +236,7 @@ impl Report {
 }
 
 /// What a rotation changed beside the certificate.
-pub(super) fn identity_changes(before: &Generation, after: &Generation) -> Vec<HealthWarning> {
+pub(super) fn identity_changes(before: &CredentialGeneration, after: &CredentialGeneration) -> Vec<HealthWarning> {
     let mut changes = Vec::new();
     if before.client_id() != after.client_id() {
         let (from, to) = (before.client_id().to_string(), after.client_id().to_string());
@@ -255,13 +255,13 @@ pub(super) fn identity_changes(before: &Generation, after: &Generation) -> Vec<H
 
 /// What the stamps and the certificate's dates, if they are known, say at `now`.
 pub(crate) fn validity_warnings(
-    stamps: &Stamps,
-    certificate: Option<Validity>,
+    stamps: &CredentialTimestamps,
+    certificate: Option<CertificateValidity>,
     now: Timestamp,
 ) -> Vec<HealthWarning> {
     let mut warnings = Vec::new();
     let (mut from, mut until) = (stamps.not_before, stamps.not_after);
-    if let Some(Validity { not_before, not_after }) = certificate {
+    if let Some(CertificateValidity { not_before, not_after }) = certificate {
         if not_before > from {
             let (stamp, certificate) = (from, not_before);
             warnings.push(HealthWarning::CertificateStartsLater { stamp, certificate });

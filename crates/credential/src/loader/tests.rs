@@ -5,235 +5,235 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{self, bytes, document, time};
+use crate::fixture::{self, to_bytes, document, timestamp};
 use crate::generation::CandidateOptions;
 
 const T1: &str = "2027-01-01T00:00:00Z";
 const T2: &str = "2027-02-01T00:00:00Z";
 const NOW: &str = "2027-02-02T00:00:00Z";
-const FOLLOWER: FollowerState = FollowerState { following: true, watcher_alive: true };
+const FOLLOWER: FileFollowerState = FileFollowerState { following: true, watcher_alive: true };
 
 /// Feeds one version of the file through the machine, as the shell does.
-fn offer_at(loader: &mut Loader, content: &[u8], now: Timestamp) -> Action {
-    let mut event = Event::FileChanged;
+fn load_content_at(loader: &mut CredentialLoader, content: &[u8], now: Timestamp) -> LoaderAction {
+    let mut event = LoaderEvent::FileChanged;
     loop {
-        event = match loader.on(event, now) {
-            Action::Read => Event::Read(Ok(Content::new(content.to_vec()))),
-            Action::Parse(content) => Event::Parsed(parse(content.bytes())),
+        event = match loader.handle(event, now) {
+            LoaderAction::Read => LoaderEvent::Read(Ok(CredentialFileContent::new(content.to_vec()))),
+            LoaderAction::Parse(content) => LoaderEvent::Parsed(parse(content.bytes())),
             action => return action,
         };
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Box<Candidate>, LoadError> {
+fn parse(bytes: &[u8]) -> Result<Box<CredentialCandidate>, LoadError> {
     let path = PathBuf::from("identity.json");
-    Candidate::parse(bytes, &CandidateOptions::default())
+    CredentialCandidate::parse(bytes, &CandidateOptions::default())
         .map(Box::new)
         .map_err(|source| LoadError::Content { path, source })
 }
 
-fn gone() -> LoadError {
+fn not_found_error() -> LoadError {
     LoadError::Read { path: PathBuf::from("identity.json"), source: io::ErrorKind::NotFound.into() }
 }
 
-fn offer(loader: &mut Loader, content: &[u8]) -> Action {
-    offer_at(loader, content, time(NOW))
+fn load_content(loader: &mut CredentialLoader, content: &[u8]) -> LoaderAction {
+    load_content_at(loader, content, timestamp(NOW))
 }
 
-fn with(not_before: &str, key: &str, value: Value) -> Vec<u8> {
+fn document_with(not_before: &str, key: &str, value: Value) -> Vec<u8> {
     let mut document = document(not_before);
     document[key] = value;
-    bytes(&document)
+    to_bytes(&document)
 }
 
-fn loaded(not_before: &str) -> Loader {
-    let mut loader = Loader::default();
-    let action = offer(&mut loader, &bytes(&document(not_before)));
-    assert!(matches!(action, Action::Publish(_)), "{action:?}");
+fn loader_with(not_before: &str) -> CredentialLoader {
+    let mut loader = CredentialLoader::default();
+    let action = load_content(&mut loader, &to_bytes(&document(not_before)));
+    assert!(matches!(action, LoaderAction::Publish(_)), "{action:?}");
     loader
 }
 
-fn published(action: Action) -> Arc<Generation> {
+fn expect_published(action: LoaderAction) -> Arc<CredentialGeneration> {
     match action {
-        Action::Publish(generation) => generation,
+        LoaderAction::Publish(generation) => generation,
         other => panic!("not published: {other:?}"),
     }
 }
 
-fn health(loader: &Loader) -> LoaderHealth {
-    loader.report().health(loader.current().unwrap(), FOLLOWER, time(NOW))
+fn health(loader: &CredentialLoader) -> LoaderHealth {
+    loader.report().health(loader.current().unwrap(), FOLLOWER, timestamp(NOW))
 }
 
 #[test]
-fn every_cause_leads_to_a_read() {
-    let mut loader = loaded(T1);
-    for cause in [Event::FileChanged, Event::BackstopTick, Event::ReloadRequested] {
-        assert!(matches!(loader.on(cause, time(NOW)), Action::Read));
+fn every_trigger_leads_to_a_read() {
+    let mut loader = loader_with(T1);
+    for cause in [LoaderEvent::FileChanged, LoaderEvent::ResyncDue, LoaderEvent::ReloadRequested] {
+        assert!(matches!(loader.handle(cause, timestamp(NOW)), LoaderAction::Read));
     }
 }
 
 #[test]
 fn the_first_load_fails_fast() {
     for content in [&b""[..], b"{}", b"not json"] {
-        let mut loader = Loader::default();
+        let mut loader = CredentialLoader::default();
         for _ in 0..2 {
-            let action = offer(&mut loader, content);
-            assert!(matches!(action, Action::Fail(LoadError::Content { .. })), "{action:?}");
+            let action = load_content(&mut loader, content);
+            assert!(matches!(action, LoaderAction::Fail(LoadError::Content { .. })), "{action:?}");
         }
         assert!(loader.current().is_none());
     }
-    let mut loader = Loader::default();
-    assert!(matches!(loader.on(Event::Read(Err(gone())), time(NOW)), Action::Fail(_)));
+    let mut loader = CredentialLoader::default();
+    assert!(matches!(loader.handle(LoaderEvent::Read(Err(not_found_error())), timestamp(NOW)), LoaderAction::Fail(_)));
 }
 
 #[test]
 fn the_same_content_is_ignored_before_it_is_parsed() {
-    let mut loader = loaded(T1);
-    let content = Content::new(bytes(&document(T1)));
-    let action = loader.on(Event::Read(Ok(content)), time(NOW));
-    assert!(matches!(action, Action::Ignore(IgnoreReason::SameContent)), "{action:?}");
+    let mut loader = loader_with(T1);
+    let content = CredentialFileContent::new(to_bytes(&document(T1)));
+    let action = loader.handle(LoaderEvent::Read(Ok(content)), timestamp(NOW));
+    assert!(matches!(action, LoaderAction::Ignore(IgnoreReason::SameContent)), "{action:?}");
     assert_eq!(health(&loader).counts.unchanged, 1);
 }
 
 #[test]
 fn a_newer_not_before_replaces_the_credential_and_keeps_the_old_one_as_fallback() {
-    let mut loader = loaded(T1);
-    let generation = published(offer(&mut loader, &bytes(&document(T2))));
-    assert_eq!((generation.number(), generation.not_before()), (2, time(T2)));
-    assert_eq!(generation.loaded_at(), time(NOW));
+    let mut loader = loader_with(T1);
+    let generation = expect_published(load_content(&mut loader, &to_bytes(&document(T2))));
+    assert_eq!((generation.number(), generation.not_before()), (2, timestamp(T2)));
+    assert_eq!(generation.loaded_at(), timestamp(NOW));
     assert_eq!(loader.previous().unwrap().number(), 1);
     assert_eq!(health(&loader).counts.published, 2);
 }
 
 #[test]
 fn stamps_are_compared_as_times_and_not_as_text() {
-    let mut loader = loaded("2027-01-01T12:00:00+00:00");
+    let mut loader = loader_with("2027-01-01T12:00:00+00:00");
     // Later as a text, earlier as a time.
-    let action = offer(&mut loader, &bytes(&document("2027-01-01T13:00:00+02:00")));
-    assert!(matches!(action, Action::Keep(KeepReason::Older { .. })), "{action:?}");
-    let fraction = offer(&mut loader, &bytes(&document("2027-01-01T12:00:00.000000001Z")));
-    assert_eq!(published(fraction).number(), 2);
+    let action = load_content(&mut loader, &to_bytes(&document("2027-01-01T13:00:00+02:00")));
+    assert!(matches!(action, LoaderAction::Keep(KeepReason::Older { .. })), "{action:?}");
+    let fraction = load_content(&mut loader, &to_bytes(&document("2027-01-01T12:00:00.000000001Z")));
+    assert_eq!(expect_published(fraction).number(), 2);
 }
 
 #[test]
 fn an_equal_not_before_with_other_content_is_taken() {
-    let mut loader = loaded(T1);
-    let repaired = with(T1, "tenant_id", json!("repaired.example"));
-    let generation = published(offer(&mut loader, &repaired));
+    let mut loader = loader_with(T1);
+    let repaired = document_with(T1, "tenant_id", json!("repaired.example"));
+    let generation = expect_published(load_content(&mut loader, &repaired));
     assert_eq!(generation.tenant_id().as_str(), "repaired.example");
 }
 
 #[test]
-fn an_equal_not_before_is_refused_where_the_strict_rule_is_asked_for() {
-    let mut loader = Loader::new(EqualStamps::Refuse);
-    published(offer(&mut loader, &bytes(&document(T1))));
-    let action = offer(&mut loader, &with(T1, "tenant_id", json!("other.example")));
-    assert!(matches!(action, Action::Keep(KeepReason::EqualStamp)), "{action:?}");
+fn equal_not_before_is_rejected_with_the_reject_policy() {
+    let mut loader = CredentialLoader::new(EqualTimestampPolicy::Reject);
+    expect_published(load_content(&mut loader, &to_bytes(&document(T1))));
+    let action = load_content(&mut loader, &document_with(T1, "tenant_id", json!("other.example")));
+    assert!(matches!(action, LoaderAction::Keep(KeepReason::EqualTimestamp)), "{action:?}");
     assert_eq!(health(&loader).counts.refused_equal, 1);
-    assert_eq!(published(offer(&mut loader, &bytes(&document(T2)))).number(), 2);
+    assert_eq!(expect_published(load_content(&mut loader, &to_bytes(&document(T2)))).number(), 2);
 }
 
 #[test]
-fn an_older_not_before_is_refused_counted_once_and_reported_until_the_file_is_right_again() {
-    let mut loader = loaded(T2);
-    let older = bytes(&document(T1));
-    let action = offer(&mut loader, &older);
-    let (offered, held) = (time(T1), time(T2));
+fn older_not_before_is_counted_once_and_reported_until_corrected() {
+    let mut loader = loader_with(T2);
+    let older = to_bytes(&document(T1));
+    let action = load_content(&mut loader, &older);
+    let (offered, held) = (timestamp(T1), timestamp(T2));
     assert!(
-        matches!(action, Action::Keep(KeepReason::Older { offered: o, held: h }) if o == offered && h == held),
+        matches!(action, LoaderAction::Keep(KeepReason::Older { offered: o, current: h }) if o == offered && h == held),
         "{action:?}"
     );
-    let again = offer(&mut loader, &older);
-    assert!(matches!(again, Action::Ignore(IgnoreReason::RefusedBefore)), "{again:?}");
+    let again = load_content(&mut loader, &older);
+    assert!(matches!(again, LoaderAction::Ignore(IgnoreReason::RejectedBefore)), "{again:?}");
     let state = health(&loader);
     assert_eq!(state.counts.refused_older, 1);
     assert!(state.warnings.contains(&HealthWarning::FileRefused { offered, held }));
-    offer(&mut loader, &bytes(&document(T2)));
+    load_content(&mut loader, &to_bytes(&document(T2)));
     let refused = |w: &HealthWarning| matches!(w, HealthWarning::FileRefused { .. });
     assert!(!health(&loader).warnings.iter().any(refused));
 }
 
 #[test]
 fn unusable_content_keeps_the_old_credential_and_is_counted_once() {
-    let mut loader = loaded(T1);
+    let mut loader = loader_with(T1);
     let later = "2027-02-03T00:00:00Z";
-    let action = offer(&mut loader, b"{\"client_id\": ");
-    assert!(matches!(action, Action::Keep(KeepReason::Failed(_))), "{action:?}");
-    let again = offer_at(&mut loader, b"{\"client_id\": ", time(later));
-    assert!(matches!(again, Action::Ignore(IgnoreReason::UnusableBefore)), "{again:?}");
+    let action = load_content(&mut loader, b"{\"client_id\": ");
+    assert!(matches!(action, LoaderAction::Keep(KeepReason::Failed(_))), "{action:?}");
+    let again = load_content_at(&mut loader, b"{\"client_id\": ", timestamp(later));
+    assert!(matches!(again, LoaderAction::Ignore(IgnoreReason::UnusableBefore)), "{again:?}");
     let state = health(&loader);
     assert_eq!((state.counts.failed, state.counts.unchanged), (1, 1));
     let error = state.last_error.unwrap();
-    assert_eq!(error.at, time(NOW));
+    assert_eq!(error.at, timestamp(NOW));
     assert!(error.message.contains("cut short"), "{}", error.message);
     assert!(error.hint.contains("writer"), "{}", error.hint);
     assert_eq!(state.generation, 1);
-    assert_eq!(published(offer(&mut loader, &bytes(&document(T2)))).number(), 2);
+    assert_eq!(expect_published(load_content(&mut loader, &to_bytes(&document(T2)))).number(), 2);
     assert_eq!(health(&loader).last_error, None);
-    let back = offer(&mut loader, b"{\"client_id\": ");
-    assert!(matches!(back, Action::Keep(KeepReason::Failed(_))), "{back:?}");
+    let back = load_content(&mut loader, b"{\"client_id\": ");
+    assert!(matches!(back, LoaderAction::Keep(KeepReason::Failed(_))), "{back:?}");
 }
 
 #[test]
-fn the_health_says_what_is_wrong_with_content_that_came_back() {
-    let mut loader = loaded(T1);
-    offer(&mut loader, b"{");
+fn health_reports_the_error_of_reappearing_content() {
+    let mut loader = loader_with(T1);
+    load_content(&mut loader, b"{");
     let wrong = health(&loader).last_error;
-    loader.on(Event::Read(Err(gone())), time(NOW));
+    loader.handle(LoaderEvent::Read(Err(not_found_error())), timestamp(NOW));
     assert_ne!(health(&loader).last_error, wrong);
-    offer(&mut loader, b"{");
+    load_content(&mut loader, b"{");
     assert_eq!(health(&loader).last_error, wrong);
 }
 
 #[test]
-fn a_parser_that_was_stopped_is_asked_again() {
-    let mut loader = loaded(T1);
+fn stopped_parse_is_retried() {
+    let mut loader = loader_with(T1);
     for failures in 1..=2 {
-        let read = Event::Read(Ok(Content::new(bytes(&document(T2)))));
-        assert!(matches!(loader.on(read, time(NOW)), Action::Parse(_)));
+        let read = LoaderEvent::Read(Ok(CredentialFileContent::new(to_bytes(&document(T2)))));
+        assert!(matches!(loader.handle(read, timestamp(NOW)), LoaderAction::Parse(_)));
         let stopped = LoadError::Stopped { path: PathBuf::from("identity.json") };
-        loader.on(Event::Parsed(Err(stopped)), time(NOW));
+        loader.handle(LoaderEvent::Parsed(Err(stopped)), timestamp(NOW));
         assert_eq!(health(&loader).counts.failed, failures);
     }
 }
 
 #[test]
-fn a_failure_is_over_once_the_old_content_is_back() {
-    let mut loader = loaded(T1);
-    loader.on(Event::Read(Err(gone())), time(NOW));
+fn failure_is_cleared_when_the_old_content_returns() {
+    let mut loader = loader_with(T1);
+    loader.handle(LoaderEvent::Read(Err(not_found_error())), timestamp(NOW));
     assert!(health(&loader).last_error.is_some());
-    offer(&mut loader, &bytes(&document(T1)));
+    load_content(&mut loader, &to_bytes(&document(T1)));
     assert_eq!(health(&loader).last_error, None);
 }
 
 #[test]
-fn an_ec_key_is_a_failure_that_says_why() {
-    let mut loader = loaded(T1);
+fn ec_key_is_rejected_with_the_reason() {
+    let mut loader = loader_with(T1);
     let secret = fixture::client_secret(&[fixture::EC_PKCS8, fixture::EC]);
-    offer(&mut loader, &with(T2, "client_secret", json!(secret)));
+    load_content(&mut loader, &document_with(T2, "client_secret", json!(secret)));
     let message = health(&loader).last_error.unwrap().message;
     assert!(message.contains("EC P-256"), "{message}");
 }
 
 #[test]
-fn the_previous_generation_is_let_go_when_it_expires() {
-    let mut loader = loaded(T1);
-    published(offer(&mut loader, &bytes(&document(T2))));
-    let expiry = time("2027-04-01T00:00:00Z");
+fn previous_generation_is_dropped_when_it_expires() {
+    let mut loader = loader_with(T1);
+    expect_published(load_content(&mut loader, &to_bytes(&document(T2))));
+    let expiry = timestamp("2027-04-01T00:00:00Z");
     let second = jiff::SignedDuration::from_secs(1);
-    loader.on(Event::BackstopTick, expiry - second);
+    loader.handle(LoaderEvent::ResyncDue, expiry - second);
     assert!(loader.previous().is_some());
-    loader.on(Event::BackstopTick, expiry);
+    loader.handle(LoaderEvent::ResyncDue, expiry);
     assert!(loader.previous().is_none());
 }
 
 #[test]
 fn a_rotation_that_changes_the_identity_is_reported() {
-    let mut loader = loaded(T1);
+    let mut loader = loader_with(T1);
     let mut other = document(T2);
     other["client_id"] = json!("44444444-4444-4444-8444-444444444444");
     other["authentication_endpoint"] = json!("https://login.other.example/");
-    let generation = published(offer(&mut loader, &bytes(&other)));
+    let generation = expect_published(load_content(&mut loader, &to_bytes(&other)));
     assert!(!generation.is_same_identity(loader.previous().unwrap()));
     let warnings = health(&loader).warnings;
     let client = HealthWarning::ClientChanged {
@@ -247,24 +247,24 @@ fn a_rotation_that_changes_the_identity_is_reported() {
 
 #[test]
 fn times_are_counted_down_and_warned_about() {
-    let generation = fixture::generation(1, &document(T1), time(T1));
-    let report = Report::default();
-    let at = |now: &str| report.health(&generation, FOLLOWER, time(now));
+    let generation = fixture::generation(1, &document(T1), timestamp(T1));
+    let report = LoaderReport::default();
+    let at = |now: &str| report.health(&generation, FOLLOWER, timestamp(now));
     let state = at("2027-01-02T00:00:00Z");
     assert_eq!(state.seconds_to_not_after, Some(89 * 86_400));
     assert_eq!(state.seconds_to_renew_after, Some(44 * 86_400));
     assert_eq!(state.seconds_to_cannot_renew_after, Some(179 * 86_400));
     assert_eq!(state.warnings, []);
-    let since = time("2027-02-15T00:00:00Z");
+    let since = timestamp("2027-02-15T00:00:00Z");
     assert_eq!(at("2027-02-15T00:00:00Z").warnings, [HealthWarning::RenewalDue { since }]);
-    let from = time(T1);
+    let from = timestamp(T1);
     assert_eq!(at("2026-12-31T23:59:59Z").warnings, [HealthWarning::NotYetValid { from }]);
     let late = at("2027-07-01T00:00:00Z");
     assert_eq!(
         late.warnings,
         [
-            HealthWarning::Expired { since: time("2027-04-01T00:00:00Z") },
-            HealthWarning::RenewalImpossible { since: time("2027-06-30T00:00:00Z") },
+            HealthWarning::Expired { since: timestamp("2027-04-01T00:00:00Z") },
+            HealthWarning::RenewalImpossible { since: timestamp("2027-06-30T00:00:00Z") },
         ]
     );
     assert_eq!(late.seconds_to_not_after, Some(-91 * 86_400));
@@ -274,15 +274,15 @@ fn times_are_counted_down_and_warned_about() {
 fn stamps_outside_the_certificates_dates_are_warned_about() {
     let mut placeholder = document("2020-01-01T00:00:00Z");
     placeholder["not_after"] = json!("2400-01-01T00:00:00Z");
-    let generation = fixture::generation(1, &placeholder, time(T1));
+    let generation = fixture::generation(1, &placeholder, timestamp(T1));
     let validity = generation.certificate_validity();
-    let warnings = Report::default().health(&generation, FOLLOWER, time(T1)).warnings;
-    let stamp = time("2020-01-01T00:00:00Z");
+    let warnings = LoaderReport::default().health(&generation, FOLLOWER, timestamp(T1)).warnings;
+    let stamp = timestamp("2020-01-01T00:00:00Z");
     assert!(warnings.contains(&HealthWarning::CertificateStartsLater {
         stamp,
         certificate: validity.not_before
     }));
-    let stamp = time("2400-01-01T00:00:00Z");
+    let stamp = timestamp("2400-01-01T00:00:00Z");
     assert!(warnings.contains(&HealthWarning::CertificateEndsEarlier {
         stamp,
         certificate: validity.not_after
@@ -296,7 +296,7 @@ fn version() -> impl Strategy<Value = Option<Vec<u8>>> {
     let tenant = prop::sample::select(vec!["a.example", "b.example"]);
     prop_oneof![
         6 => (stamp, tenant)
-            .prop_map(|(stamp, tenant)| Some(with(&stamp, "tenant_id", json!(tenant)))),
+            .prop_map(|(stamp, tenant)| Some(document_with(&stamp, "tenant_id", json!(tenant)))),
         1 => Just(Some(b"{\"client_id\"".to_vec())),
         1 => Just(Some(Vec::new())),
         1 => Just(None),
@@ -307,21 +307,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn not_before_never_goes_back_and_numbers_never_skip(
+    fn not_before_never_decreases_and_numbers_are_consecutive(
         versions in prop::collection::vec(version(), 1..12),
         strict in any::<bool>(),
     ) {
-        let rule = if strict { EqualStamps::Refuse } else { EqualStamps::Take };
-        let mut loader = Loader::new(rule);
-        let mut newest: Option<Arc<Generation>> = None;
+        let rule = if strict { EqualTimestampPolicy::Reject } else { EqualTimestampPolicy::Accept };
+        let mut loader = CredentialLoader::new(rule);
+        let mut newest: Option<Arc<CredentialGeneration>> = None;
         let mut answers = 0;
         for content in &versions {
             let action = match content {
-                Some(content) => offer(&mut loader, content),
-                None => loader.on(Event::Read(Err(gone())), time(NOW)),
+                Some(content) => load_content(&mut loader, content),
+                None => loader.handle(LoaderEvent::Read(Err(not_found_error())), timestamp(NOW)),
             };
             match action {
-                Action::Publish(generation) => {
+                LoaderAction::Publish(generation) => {
                     if let Some(before) = &newest {
                         prop_assert!(generation.not_before() >= before.not_before());
                         prop_assert!(!strict || generation.not_before() > before.not_before());
@@ -330,9 +330,9 @@ proptest! {
                     }
                     newest = Some(generation);
                 }
-                Action::Fail(_) => prop_assert!(newest.is_none()),
-                Action::Ignore(_) | Action::Keep(_) => prop_assert!(newest.is_some()),
-                Action::Read | Action::Parse(_) => prop_assert!(false, "unanswered"),
+                LoaderAction::Fail(_) => prop_assert!(newest.is_none()),
+                LoaderAction::Ignore(_) | LoaderAction::Keep(_) => prop_assert!(newest.is_some()),
+                LoaderAction::Read | LoaderAction::Parse(_) => prop_assert!(false, "unanswered"),
             }
             answers += 1;
             prop_assert_eq!(loader.current().map(|g| g.number()), newest.as_ref().map(|g| g.number()));

@@ -6,7 +6,7 @@ use azure_core::http::headers::HeaderName;
 use azure_core::http::{Method, RawResponse, Request, Url};
 
 use crate::secret::SecretText;
-use crate::transport::sender::Exchange;
+use crate::transport::sender::TokenExchange;
 
 /// Which of several identities of a host is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,14 +22,14 @@ pub enum ManagedIdentityId {
 
 /// The kind of a managed identity endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EndpointKind {
+pub(crate) enum ManagedIdentityEndpointKind {
     /// The Instance Metadata Service of virtual machines and scale sets.
     Imds,
     /// App Service, Functions and Container Apps.
     AppService,
 }
 
-impl fmt::Display for EndpointKind {
+impl fmt::Display for ManagedIdentityEndpointKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Imds => "the instance metadata service",
@@ -40,12 +40,12 @@ impl fmt::Display for EndpointKind {
 
 /// A managed identity endpoint and how it is spoken to.
 #[derive(Debug)]
-pub(crate) struct Endpoint {
+pub(crate) struct ManagedIdentityEndpoint {
     url: Url,
     secret: Option<SecretText>,
 }
 
-impl Endpoint {
+impl ManagedIdentityEndpoint {
     /// IMDS at its own address or at a stand-in's: of `authority` only scheme, host and port count.
     pub(crate) fn imds(authority: Url) -> Self {
         let mut url = authority;
@@ -60,8 +60,8 @@ impl Endpoint {
         Self { url, secret: Some(header) }
     }
 
-    pub(crate) fn kind(&self) -> EndpointKind {
-        if self.secret.is_some() { EndpointKind::AppService } else { EndpointKind::Imds }
+    pub(crate) fn kind(&self) -> ManagedIdentityEndpointKind {
+        if self.secret.is_some() { ManagedIdentityEndpointKind::AppService } else { ManagedIdentityEndpointKind::Imds }
     }
 
     /// What must never appear in an error.
@@ -93,26 +93,26 @@ impl Endpoint {
 
     fn api_version(&self) -> &'static str {
         match self.kind() {
-            EndpointKind::Imds => "2018-02-01",
-            EndpointKind::AppService => "2019-08-01",
+            ManagedIdentityEndpointKind::Imds => "2018-02-01",
+            ManagedIdentityEndpointKind::AppService => "2019-08-01",
         }
     }
 
     fn resource_id_parameter(&self) -> &'static str {
         match self.kind() {
-            EndpointKind::Imds => "msi_res_id",
-            EndpointKind::AppService => "mi_res_id",
+            ManagedIdentityEndpointKind::Imds => "msi_res_id",
+            ManagedIdentityEndpointKind::AppService => "mi_res_id",
         }
     }
 }
 
 /// One question to a managed identity endpoint.
-pub(crate) struct Question<'a> {
-    pub(crate) endpoint: &'a Endpoint,
+pub(crate) struct ManagedIdentityRequest<'a> {
+    pub(crate) endpoint: &'a ManagedIdentityEndpoint,
     pub(crate) url: Url,
 }
 
-impl Exchange for Question<'_> {
+impl TokenExchange for ManagedIdentityRequest<'_> {
     fn endpoint(&self) -> &Url {
         &self.url
     }
@@ -126,14 +126,14 @@ impl Exchange for Question<'_> {
         request
     }
 
-    fn may_pass(&self, response: &RawResponse) -> bool {
+    fn is_retryable(&self, response: &RawResponse) -> bool {
         // 404: the endpoint is starting; 410: it is being updated, for up to 70 seconds.
         matches!(u16::from(response.status()), 404 | 408 | 410 | 429 | 500..)
     }
 }
 
 /// A link-local address: it leaves no host, and is the same on every virtual machine.
-pub(crate) const IMDS: &str = "http://169.254.169.254/";
+pub(crate) const IMDS_BASE_URL: &str = "http://169.254.169.254/";
 const IMDS_PATH: &str = "/metadata/identity/oauth2/token";
 /// Proves that no redirect or forwarded form made the request.
 const METADATA: HeaderName = HeaderName::from_static("metadata");
@@ -143,13 +143,13 @@ const IDENTITY_HEADER: HeaderName = HeaderName::from_static("x-identity-header")
 mod tests {
     use super::*;
 
-    fn url(endpoint: &Endpoint, id: Option<ManagedIdentityId>) -> String {
+    fn url(endpoint: &ManagedIdentityEndpoint, id: Option<ManagedIdentityId>) -> String {
         endpoint.token_url("https://vault.azure.net", id.as_ref()).to_string()
     }
 
     #[test]
-    fn imds_is_asked_in_its_dialect() {
-        let imds = Endpoint::imds(IMDS.parse().unwrap());
+    fn imds_request_uses_the_imds_parameters() {
+        let imds = ManagedIdentityEndpoint::imds(IMDS_BASE_URL.parse().unwrap());
         let base = "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fvault.azure.net";
         assert_eq!(url(&imds, None), base);
         for (id, tail) in [
@@ -162,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn app_service_is_asked_in_its_own() {
+    fn app_service_request_uses_the_app_service_parameters() {
         let endpoint = "http://127.0.0.1:41/msi/token/".parse().unwrap();
-        let app_service = Endpoint::app_service(endpoint, "secret".into());
+        let app_service = ManagedIdentityEndpoint::app_service(endpoint, "secret".into());
         let base = "http://127.0.0.1:41/msi/token/?api-version=2019-08-01&resource=https%3A%2F%2Fvault.azure.net";
         for (id, tail) in [
             (ManagedIdentityId::ClientId("c".to_owned()), "&client_id=c"),
@@ -173,15 +173,15 @@ mod tests {
         ] {
             assert_eq!(url(&app_service, Some(id)), format!("{base}{tail}"));
         }
-        let question = Question { url: app_service.token_url("r", None), endpoint: &app_service };
+        let question = ManagedIdentityRequest { url: app_service.token_url("r", None), endpoint: &app_service };
         let request = question.request();
         assert_eq!(request.headers().get_optional_str(&IDENTITY_HEADER), Some("secret"));
         assert_eq!(request.headers().get_optional_str(&METADATA), None);
     }
 
     #[test]
-    fn a_stand_in_for_imds_keeps_its_port() {
-        let imds = Endpoint::imds("http://127.0.0.1:8080/ignored".parse().unwrap());
+    fn imds_override_keeps_its_port() {
+        let imds = ManagedIdentityEndpoint::imds("http://127.0.0.1:8080/ignored".parse().unwrap());
         assert!(
             url(&imds, None).starts_with("http://127.0.0.1:8080/metadata/identity/oauth2/token?")
         );

@@ -6,26 +6,26 @@ use std::time::Duration;
 use azure_core::http::{RawResponse, Url};
 use jiff::Timestamp;
 
-use super::endpoint::EndpointKind;
-use crate::entra::answer::{ErrorAnswer, parse_error_answer};
-use crate::entra::error::{display_url, scrubbed};
+use super::endpoint::ManagedIdentityEndpointKind;
+use crate::entra::error_body::{TokenErrorBody, parse_error_body};
+use crate::entra::error::{display_url, redacted_response};
 use crate::reply::retry_after;
 use crate::token::error::RetryClass;
 
 /// What a managed identity endpoint said when it refused.
 #[derive(Clone)]
 pub struct ManagedIdentityError {
-    kind: EndpointKind,
+    kind: ManagedIdentityEndpointKind,
     endpoint: String,
-    answer: ErrorAnswer,
+    body: TokenErrorBody,
     retry_after: Option<Duration>,
     response: RawResponse,
 }
 
 impl ManagedIdentityError {
     /// Reads an answer that is not a success; `now` is when it arrived.
-    pub(crate) fn read(
-        kind: EndpointKind,
+    pub(crate) fn from_response(
+        kind: ManagedIdentityEndpointKind,
         endpoint: &Url,
         secrets: &[&str],
         response: &RawResponse,
@@ -34,9 +34,9 @@ impl ManagedIdentityError {
         Self {
             kind,
             endpoint: display_url(endpoint),
-            answer: parse_error_answer(response.body(), secrets),
+            body: parse_error_body(response.body(), secrets),
             retry_after: retry_after(response.headers(), now),
-            response: scrubbed(response, secrets),
+            response: redacted_response(response, secrets),
         }
     }
 
@@ -47,12 +47,12 @@ impl ManagedIdentityError {
 
     /// The endpoint's word for the error, for example `invalid_request`.
     pub fn error(&self) -> Option<&str> {
-        self.answer.error.as_deref()
+        self.body.error.as_deref()
     }
 
     /// The endpoint's description, on one line.
     pub fn description(&self) -> Option<&str> {
-        self.answer.description.as_deref()
+        self.body.description.as_deref()
     }
 
     /// How long the endpoint wants to be left alone.
@@ -69,7 +69,7 @@ impl ManagedIdentityError {
     pub fn hint(&self) -> Option<String> {
         let unreachable = self.text().is_some_and(|text| text.contains("unreachable"));
         let text = match (self.kind, self.status()) {
-            (EndpointKind::Imds, 403) if unreachable => {
+            (ManagedIdentityEndpointKind::Imds, 403) if unreachable => {
                 "a proxy answered in the place of IMDS, as Docker Desktop does: managed identity \
                  is not available here, use another credential"
             }
@@ -77,7 +77,7 @@ impl ManagedIdentityError {
                 "the identity is not assigned to this host: check the client id, and assign the \
                  identity to the virtual machine, scale set or app"
             }
-            (EndpointKind::AppService, 401 | 403) => {
+            (ManagedIdentityEndpointKind::AppService, 401 | 403) => {
                 "the endpoint does not accept IDENTITY_HEADER: it changes when the app restarts, \
                  so read it anew"
             }
@@ -105,7 +105,7 @@ impl ManagedIdentityError {
     }
 
     fn text(&self) -> Option<&str> {
-        self.description().or(self.answer.excerpt.as_deref())
+        self.description().or(self.body.excerpt.as_deref())
     }
 }
 
@@ -130,7 +130,7 @@ impl fmt::Debug for ManagedIdentityError {
             .field("kind", &self.kind)
             .field("endpoint", &self.endpoint)
             .field("status", &self.status())
-            .field("answer", &self.answer)
+            .field("answer", &self.body)
             .finish_non_exhaustive()
     }
 }

@@ -1,17 +1,17 @@
 use super::*;
-use crate::scripted::{Bench, Reply};
+use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
 use crate::token::request::TokenRequestContext;
 
 const VAULT: &str = "https://vault.azure.net/.default";
 
-fn credential(bench: &Bench, settings: ManagedIdentitySettings) -> Arc<ManagedIdentityCredential> {
+fn credential(bench: &TokenServiceFixture, settings: ManagedIdentitySettings) -> Arc<ManagedIdentityCredential> {
     let options = bench.options();
     let transport = options.client.transport.clone().unwrap();
-    let transport = ManagedIdentityTransport::over(options, transport);
-    ManagedIdentityCredential::sharing(settings, &transport).unwrap()
+    let transport = ManagedIdentityTransport::with_http_transport(options, transport);
+    ManagedIdentityCredential::with_shared_transport(settings, &transport).unwrap()
 }
 
-fn imds(bench: &Bench) -> Arc<ManagedIdentityCredential> {
+fn imds(bench: &TokenServiceFixture) -> Arc<ManagedIdentityCredential> {
     credential(bench, ManagedIdentitySettings::default())
 }
 
@@ -23,19 +23,19 @@ fn app_service() -> ManagedIdentitySettings {
     }
 }
 
-async fn failure(bench: &Bench, credential: &ManagedIdentityCredential) -> TokenError {
-    let error = bench.drive(credential.get_token(&[VAULT], None)).await.unwrap_err();
+async fn failure(bench: &TokenServiceFixture, credential: &ManagedIdentityCredential) -> TokenError {
+    let error = bench.run_to_completion(credential.get_token(&[VAULT], None)).await.unwrap_err();
     TokenError::of(&error).unwrap().clone()
 }
 
 #[tokio::test]
 async fn imds_is_asked_for_the_resource_and_its_quoted_numbers_are_read() {
     let body = r#"{"access_token":"t","client_id":"c","expires_in":"86399","expires_on":"1795348799","ext_expires_in":"86399","not_before":"1795262100","resource":"https://vault.azure.net","token_type":"Bearer"}"#;
-    let bench = Bench::new(move |_, _| Reply::status(200, body));
+    let bench = TokenServiceFixture::new(move |_, _| ScriptedReply::status(200, body));
     let token = imds(&bench).get_token(&[VAULT], None).await.unwrap();
     assert_eq!(token.token.secret(), "t");
     assert_eq!(token.expires_on.unix_timestamp(), 1_795_262_400 + 86_399);
-    let seen = bench.script.seen(0);
+    let seen = bench.script.request(0);
     assert_eq!(seen.headers.get_optional_str(&"metadata".into()), Some("true"));
     assert_eq!(
         seen.url.as_str(),
@@ -46,32 +46,32 @@ async fn imds_is_asked_for_the_resource_and_its_quoted_numbers_are_read() {
 #[tokio::test]
 async fn app_service_answers_with_expires_on_alone() {
     let body = r#"{"access_token":"t","expires_on":"1795266000","resource":"r","token_type":"Bearer","client_id":"c"}"#;
-    let bench = Bench::new(move |_, _| Reply::status(200, body));
+    let bench = TokenServiceFixture::new(move |_, _| ScriptedReply::status(200, body));
     let token = credential(&bench, app_service()).get_token(&[VAULT], None).await.unwrap();
     assert_eq!(token.expires_on.unix_timestamp(), 1_795_266_000);
-    let seen = bench.script.seen(0);
+    let seen = bench.script.request(0);
     let header = seen.headers.get_optional_str(&"x-identity-header".into());
     assert_eq!(header, Some("planted-header-marker"));
     assert!(seen.url.as_str().starts_with("http://127.0.0.1:41/msi/token?api-version=2019-08-01&"));
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_being_updated_is_outlasted() {
+async fn endpoint_update_is_outlasted_by_retries() {
     for trouble in [404, 410, 429, 500, 503] {
-        let bench = Bench::new(move |_, number| match number {
-            0..6 => Reply::status(trouble, "updating"),
-            _ => Reply::token("t", 3_600),
+        let bench = TokenServiceFixture::new(move |_, number| match number {
+            0..6 => ScriptedReply::status(trouble, "updating"),
+            _ => ScriptedReply::token("t", 3_600),
         });
         let credential = imds(&bench);
         let asking = credential.get_token(&[VAULT], None);
-        let (outcome, took) = bench.timed(asking).await;
+        let (outcome, took) = bench.run_and_measure(asking).await;
         assert_eq!(outcome.unwrap().token.secret(), "t", "{trouble}");
         assert_eq!(took, Duration::from_secs(1 + 2 + 4 + 8 + 16 + 20), "{trouble}");
     }
 }
 
 #[tokio::test]
-async fn a_refusal_says_what_to_do_next() {
+async fn errors_have_hints() {
     for (status, body, requests, hint) in [
         (
             400,
@@ -83,21 +83,21 @@ async fn a_refusal_says_what_to_do_next() {
         (403, "<html>blocked</html>", 1, "AZURE_POD_IDENTITY_AUTHORITY_HOST"),
         (404, "", 8, "being updated"),
     ] {
-        let bench = Bench::new(move |_, _| Reply::status(status, body));
+        let bench = TokenServiceFixture::new(move |_, _| ScriptedReply::status(status, body));
         let error = failure(&bench, &imds(&bench)).await;
         let TokenError::ManagedIdentity(refusal) = &error else { panic!("{error:?}") };
         assert_eq!(refusal.status(), status);
         assert!(error.hint().unwrap().contains(hint), "{status}: {:?}", error.hint());
-        assert_eq!(bench.script.requests(), requests, "{status}");
+        assert_eq!(bench.script.request_count(), requests, "{status}");
     }
 }
 
 #[tokio::test]
-async fn the_identity_header_never_leaves_by_another_door() {
+async fn identity_header_never_appears_in_output() {
     let echo = "you sent x-identity-header: planted-header-marker";
-    let bench = Bench::new(move |_, _| Reply::status(400, echo));
+    let bench = TokenServiceFixture::new(move |_, _| ScriptedReply::status(400, echo));
     let credential = credential(&bench, app_service());
-    let error = bench.drive(credential.get_token(&[VAULT], None)).await.unwrap_err();
+    let error = bench.run_to_completion(credential.get_token(&[VAULT], None)).await.unwrap_err();
     let printed = format!("{error} {error:?} {credential:?} {:?}", credential.health());
     assert!(!printed.contains("planted"), "{printed}");
     let inner = error.downcast_ref::<azure_core::Error>().unwrap();
@@ -105,8 +105,8 @@ async fn the_identity_header_never_leaves_by_another_door() {
 }
 
 #[tokio::test]
-async fn what_the_endpoint_cannot_do_is_refused_and_not_ignored() {
-    let bench = Bench::new(|_, _| Reply::token("t", 3_600));
+async fn unsupported_request_options_are_rejected() {
+    let bench = TokenServiceFixture::new(|_, _| ScriptedReply::token("t", 3_600));
     let credential = imds(&bench);
     for context in [
         TokenRequestContext::new().for_tenant("other".parse().unwrap()),
@@ -118,27 +118,27 @@ async fn what_the_endpoint_cannot_do_is_refused_and_not_ignored() {
         let error = credential.get_token(&[VAULT], Some(options)).await.unwrap_err();
         assert!(matches!(TokenError::of(&error), Some(TokenError::Unsupported { .. })));
     }
-    assert_eq!(bench.script.requests(), 0);
+    assert_eq!(bench.script.request_count(), 0);
 }
 
 #[test]
-fn settings_that_contradict_themselves_are_refused() {
+fn contradictory_settings_are_rejected() {
     let url = |text: &str| Some(text.to_owned());
     let half = ManagedIdentitySettings { identity_header: None, ..app_service() };
-    let error = endpoint_of(half).unwrap_err();
+    let error = resolve_endpoint(half).unwrap_err();
     assert_eq!(error.to_string(), "IDENTITY_HEADER is not set, but IDENTITY_ENDPOINT is");
     for host in ["169.254.169.254", "ftp://host", "not a url", "unix:/run/imds"] {
         let settings =
             ManagedIdentitySettings { imds_host: url(host), ..ManagedIdentitySettings::default() };
-        assert!(endpoint_of(settings).is_err(), "{host}");
+        assert!(resolve_endpoint(settings).is_err(), "{host}");
     }
     let empty =
         ManagedIdentitySettings { imds_host: url(""), ..ManagedIdentitySettings::default() };
-    assert_eq!(endpoint_of(empty).unwrap().url().host_str(), Some("169.254.169.254"));
+    assert_eq!(resolve_endpoint(empty).unwrap().url().host_str(), Some("169.254.169.254"));
 }
 
 #[test]
-fn hosts_with_a_dialect_of_their_own_are_named_and_refused() {
+fn unsupported_hosts_are_rejected_by_name() {
     let set = Some("x".to_owned());
     let arc = ManagedIdentitySettings {
         identity_header: None,
@@ -154,7 +154,7 @@ fn hosts_with_a_dialect_of_their_own_are_named_and_refused() {
             "IDENTITY_SERVER_THUMBPRINT is set: the managed identity of service fabric is not supported",
         ),
     ] {
-        let error = endpoint_of(settings).unwrap_err();
+        let error = resolve_endpoint(settings).unwrap_err();
         assert_eq!(error.to_string(), text);
         assert!(error.hint().unwrap().contains("workload identity"));
     }
@@ -164,11 +164,11 @@ fn hosts_with_a_dialect_of_their_own_are_named_and_refused() {
         imds_endpoint: set,
         ..ManagedIdentitySettings::default()
     };
-    assert_eq!(endpoint_of(stray).unwrap().url().host_str(), Some("169.254.169.254"));
+    assert_eq!(resolve_endpoint(stray).unwrap().url().host_str(), Some("169.254.169.254"));
 }
 
 #[tokio::test]
-async fn the_client_of_its_own_reaches_a_stand_in_on_loopback() {
+async fn default_http_client_reaches_a_loopback_imds() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -3,29 +3,29 @@
 use std::sync::Arc;
 
 use crate::file::LoadObserver;
-use crate::generation::Generation;
+use crate::generation::CredentialGeneration;
 use crate::loader::KeepReason;
 use crate::metrics::MetricsHook;
 
 /// Tells the metrics, and whoever else was to hear of it.
 #[derive(Debug)]
-pub(super) struct MetricsObserver {
+pub(super) struct MetricsLoadObserver {
     pub(super) metrics: Arc<dyn MetricsHook>,
     pub(super) next: Option<Arc<dyn LoadObserver>>,
 }
 
-impl LoadObserver for MetricsObserver {
-    fn published(&self, generation: &Generation) {
+impl LoadObserver for MetricsLoadObserver {
+    fn generation_published(&self, generation: &CredentialGeneration) {
         self.metrics.generation_loaded(generation.number());
         if let Some(next) = &self.next {
-            next.published(generation);
+            next.generation_published(generation);
         }
     }
 
-    fn kept(&self, reason: &KeepReason) {
-        self.metrics.generation_refused(reason.word());
+    fn generation_kept(&self, reason: &KeepReason) {
+        self.metrics.generation_refused(reason.metric_label());
         if let Some(next) = &self.next {
-            next.kept(reason);
+            next.generation_kept(reason);
         }
     }
 }

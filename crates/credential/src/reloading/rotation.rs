@@ -11,32 +11,32 @@ use tokio::sync::watch;
 
 use super::KeyHealth;
 use super::source::CertificateSource;
-use crate::generation::Generation;
+use crate::generation::CredentialGeneration;
 use crate::token::engine::TokenEngine;
 use crate::token::error::RetryClass;
 use crate::token::request::TokenKey;
 
 /// Starts the task that follows the rotations of the engine's file. It ends with the engine.
-pub(super) fn follow(engine: &Arc<TokenEngine<CertificateSource>>) {
+pub(super) fn spawn_rotation_task(engine: &Arc<TokenEngine<CertificateSource>>) {
     let file = engine.source().file();
     let rotations = file.subscribe();
-    let rotation = Rotation { engine: Arc::downgrade(engine), generation: file.current() };
+    let rotation = KeyRotationTask { engine: Arc::downgrade(engine), generation: file.current() };
     drop(tokio::spawn(rotation.run(rotations)));
 }
 
-struct Rotation {
+struct KeyRotationTask {
     /// Weak, so that the task does not keep alive what it follows.
     engine: Weak<TokenEngine<CertificateSource>>,
-    generation: Arc<Generation>,
+    generation: Arc<CredentialGeneration>,
 }
 
-impl Rotation {
+impl KeyRotationTask {
     async fn run(mut self, mut rotations: watch::Receiver<u64>) {
         loop {
             // Before looking, so that what comes after the look is not taken for seen.
             rotations.mark_unchanged();
-            let held = self.adopt();
-            let trial = pin!(self.try_key(held));
+            let held = self.apply_current_generation();
+            let trial = pin!(self.try_new_key(held));
             let changed = match select(pin!(rotations.changed()), trial).await {
                 Either::Left((changed, _)) => changed,
                 Either::Right(((), changed)) => changed.await,
@@ -49,7 +49,7 @@ impl Rotation {
     }
 
     /// Takes the current generation into use; what is returned has to be asked for anew.
-    fn adopt(&mut self) -> Vec<TokenKey> {
+    fn apply_current_generation(&mut self) -> Vec<TokenKey> {
         let Some(engine) = self.engine.upgrade() else { return Vec::new() };
         let generation = engine.source().file().current();
         if generation.number() == self.generation.number() {
@@ -76,26 +76,26 @@ impl Rotation {
     /// Tries the new key on every scope that is held, a few at a time: a broken certificate then
     /// shows in the health, while the old tokens serve. Trouble on the way says nothing about the
     /// key, so what met it is tried again until something is known.
-    async fn try_key(&self, mut keys: Vec<TokenKey>) {
+    async fn try_new_key(&self, mut keys: Vec<TokenKey>) {
         while !keys.is_empty() {
             let Some(engine) = self.engine.upgrade() else { return };
-            let trials = keys.into_iter().map(|key| self.renew(&engine, key));
+            let trials = keys.into_iter().map(|key| self.try_renewal(&engine, key));
             let inconclusive: Vec<_> =
                 stream::iter(trials).buffer_unordered(CONCURRENT_TRIALS).collect().await;
             keys = inconclusive.into_iter().flatten().collect();
             if engine.source().key_health() != KeyHealth::Untried {
                 return;
             }
-            let pause = keys.iter().filter_map(|key| engine.failure_memory(key)).max();
+            let pause = keys.iter().filter_map(|key| engine.remaining_failure_backoff(key)).max();
             let clock = Arc::clone(engine.source().clock());
             // A task that waits must not keep alive what it follows.
             drop(engine);
-            clock.sleep(pause.unwrap_or(SHORTEST_PAUSE).max(SHORTEST_PAUSE)).await;
+            clock.sleep(pause.unwrap_or(MIN_RETRY_DELAY).max(MIN_RETRY_DELAY)).await;
         }
     }
 
     /// Gives back the key where the outcome says nothing.
-    async fn renew(
+    async fn try_renewal(
         &self,
         engine: &TokenEngine<CertificateSource>,
         key: TokenKey,
@@ -121,4 +121,4 @@ impl Rotation {
 /// nor meet the authority with all of them.
 const CONCURRENT_TRIALS: usize = 4;
 /// No trial is repeated sooner.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);

@@ -10,10 +10,10 @@ use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 
 use super::KeyHealth;
-use crate::entra::exchange::ProofExchange;
-use crate::entra::request::Proof;
-use crate::file::{CredentialFile, Reload};
-use crate::generation::Generation;
+use crate::entra::exchange::ClientCredentialsExchange;
+use crate::entra::request::ClientAuthentication;
+use crate::file::{CredentialFile, ReloadOutcome};
+use crate::generation::CredentialGeneration;
 use crate::health::LastTokenError;
 use crate::token::error::TokenError;
 use crate::token::request::TokenKey;
@@ -25,18 +25,18 @@ use crate::transport::sender::TokenTransport;
 pub(crate) struct CertificateSource {
     file: CredentialFile,
     transport: TokenTransport,
-    key: Mutex<KeyHealth>,
+    key_health_state: Mutex<KeyHealth>,
     /// The generation that Entra accepted last, of whatever number: the one before the newest may
     /// never have worked.
-    accepted: Mutex<Option<Arc<Generation>>>,
+    last_accepted: Mutex<Option<Arc<CredentialGeneration>>>,
     /// The newest generation whose refusal has made the file be read again.
-    reread_for: AtomicU64,
+    reloaded_for: AtomicU64,
 }
 
 impl CertificateSource {
     pub(crate) fn new(file: CredentialFile, transport: TokenTransport) -> Self {
-        let (key, accepted) = (Mutex::default(), Mutex::default());
-        Self { file, transport, key, accepted, reread_for: AtomicU64::new(0) }
+        let (key_health_state, last_accepted) = (Mutex::default(), Mutex::default());
+        Self { file, transport, key_health_state, last_accepted, reloaded_for: AtomicU64::new(0) }
     }
 
     pub(crate) fn file(&self) -> &CredentialFile {
@@ -58,7 +58,7 @@ impl CertificateSource {
 
     pub(crate) fn key_health(&self) -> KeyHealth {
         let newest = self.file.current().number();
-        match &*self.key.lock() {
+        match &*self.key_health_state.lock() {
             // What was found out about an older key says nothing about this one.
             KeyHealth::Accepted { generation } | KeyHealth::Refused { generation, .. }
                 if *generation < newest =>
@@ -71,7 +71,7 @@ impl CertificateSource {
 
     async fn fetch_with(
         &self,
-        generation: &Arc<Generation>,
+        generation: &Arc<CredentialGeneration>,
         key: &TokenKey,
     ) -> Result<IssuedToken, TokenError> {
         let claims = key.variant.claims_parameter()?;
@@ -84,39 +84,39 @@ impl CertificateSource {
             generation: number,
             source: Arc::new(error),
         })?;
-        let exchange = ProofExchange {
+        let exchange = ClientCredentialsExchange {
             endpoint,
             client_id: generation.client_id().as_str(),
             scope: &key.scope,
-            proof: Proof::Assertion(assertion.as_str()),
+            authentication: ClientAuthentication::Assertion(assertion.as_str()),
             claims: claims.as_deref(),
             request_id: self.transport.randomness().uuid(),
         };
-        let outcome = exchange.fetch(&self.transport, number).await;
-        self.note(generation, key, &outcome);
+        let outcome = exchange.fetch_token(&self.transport, number).await;
+        self.record_key_outcome(generation, key, &outcome);
         outcome
     }
 
     /// Keeps what the outcome says about the key, unless it is about an older one.
-    fn note(
+    fn record_key_outcome(
         &self,
-        used: &Arc<Generation>,
+        used: &Arc<CredentialGeneration>,
         key: &TokenKey,
         outcome: &Result<IssuedToken, TokenError>,
     ) {
         if outcome.is_ok() {
-            *self.accepted.lock() = Some(Arc::clone(used));
+            *self.last_accepted.lock() = Some(Arc::clone(used));
         }
         let generation = used.number();
         let found = match outcome {
             Ok(_) => KeyHealth::Accepted { generation },
-            Err(error) if is_key_refused(error) => {
+            Err(error) if is_key_error(error) => {
                 let error = LastTokenError::observe(key, error, self.now());
                 KeyHealth::Refused { generation, error }
             }
             Err(_) => return,
         };
-        let mut known = self.key.lock();
+        let mut known = self.key_health_state.lock();
         let newest = match &*known {
             KeyHealth::Untried => 0,
             KeyHealth::Accepted { generation } | KeyHealth::Refused { generation, .. } => {
@@ -130,32 +130,32 @@ impl CertificateSource {
 
     /// Reads the file again because Entra refuses `generation`: at most once for each, so that a
     /// broken file cannot keep us busy.
-    async fn reread(&self, generation: &Generation) -> Option<Arc<Generation>> {
+    async fn reload_after_rejection(&self, generation: &CredentialGeneration) -> Option<Arc<CredentialGeneration>> {
         let number = generation.number();
         let newer = self.file.current();
         if newer.number() > number {
             return Some(newer);
         }
-        if self.reread_for.fetch_max(number, Ordering::Relaxed) >= number {
+        if self.reloaded_for.fetch_max(number, Ordering::Relaxed) >= number {
             return None;
         }
         match self.file.reload().await {
-            Reload::Changed(_) => Some(self.file.current()),
-            Reload::Unchanged | Reload::Failed => None,
+            ReloadOutcome::Changed(_) => Some(self.file.current()),
+            ReloadOutcome::Unchanged | ReloadOutcome::Failed => None,
         }
     }
 
     /// Older generations that may serve in the place of `refused`, while they last and are the
     /// same identity: the one that worked last, then the one before.
-    fn fallbacks(&self, refused: &Generation) -> Vec<Arc<Generation>> {
+    fn fallback_generations(&self, refused: &CredentialGeneration) -> Vec<Arc<CredentialGeneration>> {
         let now = self.now();
         let accepted = {
-            let mut accepted = self.accepted.lock();
+            let mut accepted = self.last_accepted.lock();
             // An expired key is not kept in memory for nothing.
             accepted.take_if(|generation| generation.expires_at() <= now);
             accepted.clone()
         };
-        let serves = |candidate: &Arc<Generation>| {
+        let serves = |candidate: &Arc<CredentialGeneration>| {
             let older = candidate.number() < refused.number();
             candidate.expires_at() > now && older && candidate.is_same_identity(refused)
         };
@@ -171,20 +171,20 @@ impl TokenSource for CertificateSource {
     async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
         let mut generation = self.file.current();
         let mut outcome = self.fetch_with(&generation, key).await;
-        if is_refused(&outcome)
-            && let Some(newer) = self.reread(&generation).await
+        if is_rejected_for_key(&outcome)
+            && let Some(newer) = self.reload_after_rejection(&generation).await
         {
             generation = newer;
             outcome = self.fetch_with(&generation, key).await;
         }
-        if !is_refused(&outcome) {
+        if !is_rejected_for_key(&outcome) {
             return outcome;
         }
-        for fallback in self.fallbacks(&generation) {
+        for fallback in self.fallback_generations(&generation) {
             let (refused, serving) = (generation.number(), fallback.number());
             tracing::warn!(refused, serving, "entra refuses the new key: an older one is used");
             let rescued = self.fetch_with(&fallback, key).await;
-            if !is_refused(&rescued) {
+            if !is_rejected_for_key(&rescued) {
                 // The newest key's error is the one to mend.
                 return rescued.or(outcome);
             }
@@ -193,11 +193,11 @@ impl TokenSource for CertificateSource {
     }
 }
 
-fn is_refused(outcome: &Result<IssuedToken, TokenError>) -> bool {
-    outcome.as_ref().is_err_and(is_key_refused)
+fn is_rejected_for_key(outcome: &Result<IssuedToken, TokenError>) -> bool {
+    outcome.as_ref().is_err_and(is_key_error)
 }
 
-fn is_key_refused(error: &TokenError) -> bool {
+fn is_key_error(error: &TokenError) -> bool {
     match error {
         TokenError::Refused(error) => error.is_invalid_client(),
         TokenError::Assertion { .. } => true,

@@ -16,11 +16,11 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::SetOnce;
 
-use self::slots::{Slot, Slots};
-use self::status::Status;
+use self::slots::{FetchSlot, FetchSlots};
+use self::status::TokenEngineStatus;
 use super::error::{RetryClass, TokenError};
 use super::lifetime::jitter;
-use super::request::{TokenKey, TokenRequestContext, Variant, parse_scope};
+use super::request::{TokenKey, TokenRequestContext, TokenVariant, parse_scope};
 use super::source::{IssuedToken, TokenSource};
 use super::table::{CachedToken, TokenTable};
 use crate::health::{ScopeHealth, TokenHealth};
@@ -33,33 +33,33 @@ use crate::transport::sender::TokenTransport;
 /// A cached token costs one load of the table, one look-up by borrowed scope and one reading of
 /// the clock; nothing that the hit path touches is written while the token is fresh.
 pub(crate) struct TokenEngine<S> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<TokenEngineState<S>>,
 }
 
-struct Shared<S> {
+struct TokenEngineState<S> {
     source: S,
     clock: SharedClock,
     randomness: SharedRandomness,
     metrics: Arc<dyn MetricsHook>,
     table: ArcSwap<TokenTable>,
-    slots: Mutex<Slots>,
-    status: Mutex<Status>,
+    slots: Mutex<FetchSlots>,
+    status: Mutex<TokenEngineStatus>,
 }
 
-type Outcome = Result<Arc<CachedToken>, TokenError>;
+type FetchOutcome = Result<Arc<CachedToken>, TokenError>;
 
 /// The outcome of one fetch, shared by its task and by every caller that waits for it.
-type SharedOutcome = Arc<SetOnce<Outcome>>;
+type SharedFetchOutcome = Arc<SetOnce<FetchOutcome>>;
 
 /// One fetch: what it is for and who it reports to.
-struct Flight {
+struct InFlightFetch {
     key: TokenKey,
     epoch: u64,
-    streak: u32,
-    outcome: SharedOutcome,
+    consecutive_failures: u32,
+    outcome: SharedFetchOutcome,
 }
 
-impl Drop for Flight {
+impl Drop for InFlightFetch {
     /// Wakes the callers of a fetch that ends early: its runtime shut down, or its source panicked.
     fn drop(&mut self) {
         // An error here means that the outcome is set already.
@@ -69,25 +69,25 @@ impl Drop for Flight {
 
 /// Why a fetch may be needed, which decides what makes it unnecessary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
+enum FetchReason {
     /// There was no usable token.
     Missing,
     /// The token was due for renewal.
-    Due,
+    RefreshDue,
     /// The token is to be replaced whatever its age.
     Forced,
 }
 
-enum Joined {
+enum FetchJoin {
     Ready(Arc<CachedToken>),
-    Waiting(SharedOutcome),
+    Waiting(SharedFetchOutcome),
 }
 
-static PLAIN: Variant = Variant::PLAIN;
+static DEFAULT_VARIANT: TokenVariant = TokenVariant::PLAIN;
 
 impl<S: TokenSource> TokenEngine<S> {
     pub(crate) fn new(source: S, transport: &TokenTransport) -> Self {
-        let shared = Shared {
+        let shared = TokenEngineState {
             source,
             clock: Arc::clone(transport.clock()),
             randomness: Arc::clone(transport.randomness()),
@@ -113,23 +113,23 @@ impl<S: TokenSource> TokenEngine<S> {
         let context = options
             .as_ref()
             .and_then(|options| options.method_options.context.value::<TokenRequestContext>());
-        let variant = context.map_or(&PLAIN, |context| &context.variant);
+        let variant = context.map_or(&DEFAULT_VARIANT, |context| &context.variant);
         if let [scope] = scopes
-            && let Some(token) = self.lend(scope, variant, CachedToken::to_access_token)
+            && let Some(token) = self.with_cached_token(scope, variant, CachedToken::to_access_token)
         {
             return Ok(token);
         }
-        let patience = context.and_then(TokenRequestContext::patience);
-        let waiting = Box::pin(self.shared.wait(scopes, variant, patience));
+        let patience = context.and_then(TokenRequestContext::timeout);
+        let waiting = Box::pin(self.shared.wait_for_token(scopes, variant, patience));
         Ok(waiting.await?)
     }
 
     /// Lends a cached token to `read`, without allocating; none if there is no usable one. Begins
     /// its renewal in the background where that is due.
-    pub(crate) fn lend<R>(
+    pub(crate) fn with_cached_token<R>(
         &self,
         scope: &str,
-        variant: &Variant,
+        variant: &TokenVariant,
         read: impl FnOnce(&CachedToken) -> R,
     ) -> Option<R> {
         let table = self.shared.table.load();
@@ -138,14 +138,14 @@ impl<S: TokenSource> TokenEngine<S> {
         if !token.is_usable(now) {
             return None;
         }
-        if token.claim_refresh(now, REFRESH_PAUSE) {
-            self.shared.begin_refresh(&TokenKey::new(scope, variant));
+        if token.claim_refresh(now, REFRESH_RETRY_INTERVAL) {
+            self.shared.start_refresh(&TokenKey::new(scope, variant));
         }
         Some(read(token))
     }
 
     /// The keys of every token that is held.
-    pub(crate) fn held(&self) -> Vec<TokenKey> {
+    pub(crate) fn cached_keys(&self) -> Vec<TokenKey> {
         self.shared.table.load().iter().map(|(key, _)| key).collect()
     }
 
@@ -154,22 +154,22 @@ impl<S: TokenSource> TokenEngine<S> {
     /// key only after the newer one was refused.
     pub(crate) async fn renew(&self, key: &TokenKey, generation: u64) -> Result<(), TokenError> {
         // What is under way may have begun with an older key: its outcome says nothing.
-        if let Some(outcome) = self.shared.under_way(key)
+        if let Some(outcome) = self.shared.in_flight_outcome(key)
             && let Ok(token) = outcome.wait().await
             && token.generation >= generation
         {
             return Ok(());
         }
         // Whatever is under way now began after the new key was in use.
-        self.shared.fetched(&key.scope, &key.variant, Need::Forced, |_| ()).await
+        self.shared.fetch_or_wait(&key.scope, &key.variant, FetchReason::Forced, |_| ()).await
     }
 
     /// How long the failure of the last request for `key` is still remembered.
-    pub(crate) fn failure_memory(&self, key: &TokenKey) -> Option<Duration> {
+    pub(crate) fn remaining_failure_backoff(&self, key: &TokenKey) -> Option<Duration> {
         let now = self.shared.clock.monotonic();
         match self.shared.slots.lock().by_key.get(key)? {
-            Slot::Failed { until, .. } => Some(until.saturating_sub(now)),
-            Slot::InFlight(_) => None,
+            FetchSlot::Failed { until, .. } => Some(until.saturating_sub(now)),
+            FetchSlot::InFlight(_) => None,
         }
     }
 
@@ -185,7 +185,7 @@ impl<S: TokenSource> TokenEngine<S> {
 
     /// Forgets remembered failures, because something changed that may have caused them.
     pub(crate) fn forget_failures(&self) {
-        self.shared.slots.lock().by_key.retain(|_, slot| matches!(slot, Slot::InFlight(_)));
+        self.shared.slots.lock().by_key.retain(|_, slot| matches!(slot, FetchSlot::InFlight(_)));
     }
 
     /// What is held and what happened.
@@ -199,43 +199,43 @@ impl<S: TokenSource> TokenEngine<S> {
     }
 }
 
-impl<S: TokenSource> Shared<S> {
-    async fn wait(
+impl<S: TokenSource> TokenEngineState<S> {
+    async fn wait_for_token(
         self: &Arc<Self>,
         scopes: &[&str],
-        variant: &Variant,
+        variant: &TokenVariant,
         patience: Option<Duration>,
     ) -> Result<AccessToken, TokenError> {
         let scope = parse_scope(scopes)?;
         let read = CachedToken::to_access_token;
-        let fetched = pin!(self.fetched(scope, variant, Need::Missing, read));
+        let fetched = pin!(self.fetch_or_wait(scope, variant, FetchReason::Missing, read));
         let outcome = match patience {
             None => fetched.await,
             Some(patience) => match select(fetched, self.clock.sleep(patience)).await {
                 Either::Left((outcome, _)) => outcome,
-                Either::Right(_) => Err(TokenError::OutOfPatience { patience }),
+                Either::Right(_) => Err(TokenError::CallerTimeout { timeout: patience }),
             },
         };
         // In the last seconds of a token's life, an old token is better than an error.
-        outcome.or_else(|error| self.last_resort(scope, variant).ok_or(error))
+        outcome.or_else(|error| self.fallback_token(scope, variant).ok_or(error))
     }
 
     /// Fetches a token, or waits for the flight that fetches it, and passes it to `read`. Thousands
     /// of callers may wait: each holds little memory, and takes no reference count on the token.
-    async fn fetched<R>(
+    async fn fetch_or_wait<R>(
         self: &Arc<Self>,
         scope: &str,
-        variant: &Variant,
-        need: Need,
+        variant: &TokenVariant,
+        need: FetchReason,
         read: impl FnOnce(&CachedToken) -> R,
     ) -> Result<R, TokenError> {
         // A flight is abandoned when the runtime that carried it shuts down; a caller on another
         // runtime then takes its place, once.
         for _ in 0..2 {
-            let joined = self.join(&TokenKey::new(scope, variant), need)?;
+            let joined = self.join_or_start(&TokenKey::new(scope, variant), need)?;
             let outcome = match joined {
-                Joined::Ready(token) => return Ok(read(&token)),
-                Joined::Waiting(outcome) => outcome,
+                FetchJoin::Ready(token) => return Ok(read(&token)),
+                FetchJoin::Waiting(outcome) => outcome,
             };
             match outcome.wait().await {
                 Ok(token) => return Ok(read(token)),
@@ -246,73 +246,73 @@ impl<S: TokenSource> Shared<S> {
         Err(TokenError::Abandoned)
     }
 
-    fn last_resort(&self, scope: &str, variant: &Variant) -> Option<AccessToken> {
+    fn fallback_token(&self, scope: &str, variant: &TokenVariant) -> Option<AccessToken> {
         let now = self.clock.monotonic();
         let table = self.table.load();
         let token = table.find(scope, variant).filter(|token| token.is_alive(now))?;
         Some(token.to_access_token())
     }
 
-    fn begin_refresh(self: &Arc<Self>, key: &TokenKey) {
-        if let Err(error) = self.join(key, Need::Due) {
+    fn start_refresh(self: &Arc<Self>, key: &TokenKey) {
+        if let Err(error) = self.join_or_start(key, FetchReason::RefreshDue) {
             tracing::debug!(scope = &*key.scope, %error, "token renewal did not begin");
         }
     }
 
-    fn under_way(&self, key: &TokenKey) -> Option<SharedOutcome> {
+    fn in_flight_outcome(&self, key: &TokenKey) -> Option<SharedFetchOutcome> {
         match self.slots.lock().by_key.get(key)? {
-            Slot::InFlight(outcome) => Some(Arc::clone(outcome)),
-            Slot::Failed { .. } => None,
+            FetchSlot::InFlight(outcome) => Some(Arc::clone(outcome)),
+            FetchSlot::Failed { .. } => None,
         }
     }
 
     /// Joins the flight for `key`, or begins it: a detached task, so that it outlives whoever
     /// asked first.
-    fn join(self: &Arc<Self>, key: &TokenKey, need: Need) -> Result<Joined, TokenError> {
+    fn join_or_start(self: &Arc<Self>, key: &TokenKey, need: FetchReason) -> Result<FetchJoin, TokenError> {
         let mut slots = self.slots.lock();
         let now = self.clock.monotonic();
         let mut streak = 0;
         match slots.by_key.get(key) {
             // A flight whose outcome is set, but which still holds its slot, was abandoned.
-            Some(Slot::InFlight(outcome)) if !outcome.initialized() => {
-                return Ok(Joined::Waiting(Arc::clone(outcome)));
+            Some(FetchSlot::InFlight(outcome)) if !outcome.initialized() => {
+                return Ok(FetchJoin::Waiting(Arc::clone(outcome)));
             }
-            Some(Slot::Failed { until, error, .. }) if now < *until && need != Need::Forced => {
+            Some(FetchSlot::Failed { until, error, .. }) if now < *until && need != FetchReason::Forced => {
                 return Err(error.clone());
             }
-            Some(Slot::Failed { streak: failed, .. }) => streak = *failed,
-            Some(Slot::InFlight(_)) | None => {}
+            Some(FetchSlot::Failed { consecutive_failures: failed, .. }) => streak = *failed,
+            Some(FetchSlot::InFlight(_)) | None => {}
         }
         let table = self.table.load();
         // Another flight may have landed between the caller's look and this lock.
         if let Some(token) = table.find(&key.scope, &key.variant) {
             let unneeded = match need {
-                Need::Missing => token.is_usable(now),
-                Need::Due => now < token.schedule.refresh_at,
-                Need::Forced => false,
+                FetchReason::Missing => token.is_usable(now),
+                FetchReason::RefreshDue => now < token.lifetime.refresh_at,
+                FetchReason::Forced => false,
             };
             if unneeded {
-                return Ok(Joined::Ready(Arc::clone(token)));
+                return Ok(FetchJoin::Ready(Arc::clone(token)));
             }
         }
         let runtime = Handle::try_current().or(Err(TokenError::NoRuntime))?;
-        let outcome = SharedOutcome::default();
-        slots.by_key.insert(key.clone(), Slot::InFlight(Arc::clone(&outcome)));
+        let outcome = SharedFetchOutcome::default();
+        slots.by_key.insert(key.clone(), FetchSlot::InFlight(Arc::clone(&outcome)));
         let (key, epoch) = (key.clone(), table.epoch);
-        let flight = Flight { key, epoch, streak, outcome: Arc::clone(&outcome) };
-        drop(runtime.spawn(Arc::clone(self).fly(flight)));
-        Ok(Joined::Waiting(outcome))
+        let flight = InFlightFetch { key, epoch, consecutive_failures: streak, outcome: Arc::clone(&outcome) };
+        drop(runtime.spawn(Arc::clone(self).run_fetch(flight)));
+        Ok(FetchJoin::Waiting(outcome))
     }
 
-    async fn fly(self: Arc<Self>, flight: Flight) {
+    async fn run_fetch(self: Arc<Self>, flight: InFlightFetch) {
         let outcome = match self.source.fetch_token(&flight.key).await {
-            Ok(issued) => Ok(self.land(&flight, issued)),
-            Err(error) => Err(self.crash(&flight, error)),
+            Ok(issued) => Ok(self.store_token(&flight, issued)),
+            Err(error) => Err(self.record_failure(&flight, error)),
         };
         flight.outcome.set(outcome).ok();
     }
 
-    fn land(&self, flight: &Flight, issued: IssuedToken) -> Arc<CachedToken> {
+    fn store_token(&self, flight: &InFlightFetch, issued: IssuedToken) -> Arc<CachedToken> {
         let (now, monotonic) = (self.clock.now(), self.clock.monotonic());
         let generation = issued.generation;
         let fraction = self.randomness.fraction();
@@ -328,30 +328,30 @@ impl<S: TokenSource> Shared<S> {
                     Arc::clone(table)
                 }
             });
-            slots.vacate(flight);
+            slots.remove_in_flight(flight);
             renewed
         };
-        self.status.lock().note_issued(&flight.key, generation, renewed);
+        self.status.lock().record_issued(&flight.key, generation, renewed);
         tracing::debug!(scope, generation, expires_on = %token.expires_on, "token issued");
         token
     }
 
-    fn crash(&self, flight: &Flight, error: TokenError) -> TokenError {
+    fn record_failure(&self, flight: &InFlightFetch, error: TokenError) -> TokenError {
         let monotonic = self.clock.monotonic();
-        let streak = flight.streak.saturating_add(1);
-        let until = monotonic.saturating_add(self.failure_memory(&error, streak));
+        let streak = flight.consecutive_failures.saturating_add(1);
+        let until = monotonic.saturating_add(self.failure_backoff(&error, streak));
         if let Some(token) = self.table.load().find(&flight.key.scope, &flight.key.variant) {
             token.postpone_refresh(until);
         }
         {
             let mut slots = self.slots.lock();
-            if slots.vacate(flight) {
-                slots.prune(monotonic);
-                let failed = Slot::Failed { until, error: error.clone(), streak };
+            if slots.remove_in_flight(flight) {
+                slots.prune_expired_failures(monotonic);
+                let failed = FetchSlot::Failed { until, error: error.clone(), consecutive_failures: streak };
                 slots.by_key.insert(flight.key.clone(), failed);
             }
         }
-        self.status.lock().note_failed(&flight.key, &error, self.clock.now());
+        self.status.lock().record_failed(&flight.key, &error, self.clock.now());
         self.metrics.token_failed(&error);
         let (scope, hint) = (&*flight.key.scope, error.hint());
         // As an error it is logged with its causes: a server that nobody trusts is one of them.
@@ -362,10 +362,10 @@ impl<S: TokenSource> Shared<S> {
 
     /// How long a failure answers for everybody who asks: short, longer while it repeats, and
     /// never beyond the time after which the service itself says to come back.
-    fn failure_memory(&self, error: &TokenError, streak: u32) -> Duration {
+    fn failure_backoff(&self, error: &TokenError, streak: u32) -> Duration {
         let doubled = 1u32.checked_shl(streak.saturating_sub(1)).unwrap_or(u32::MAX);
-        let memory = FIRST_MEMORY.saturating_mul(doubled).min(LONGEST_MEMORY);
-        let memory = jitter(memory, MEMORY_JITTER, self.randomness.fraction());
+        let memory = INITIAL_FAILURE_BACKOFF.saturating_mul(doubled).min(MAX_FAILURE_BACKOFF);
+        let memory = jitter(memory, FAILURE_BACKOFF_JITTER, self.randomness.fraction());
         match error.retry_class() {
             RetryClass::Throttled { after: Some(after) } => memory.min(after),
             _ => memory,
@@ -385,13 +385,13 @@ impl<S: TokenSource> fmt::Debug for TokenEngine<S> {
 }
 
 /// The pause between two attempts to renew a token in the background.
-const REFRESH_PAUSE: Duration = Duration::from_secs(30);
+const REFRESH_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a first failure is remembered.
-const FIRST_MEMORY: Duration = Duration::from_secs(1);
+const INITIAL_FAILURE_BACKOFF: Duration = Duration::from_secs(1);
 /// No failure is remembered longer, however often it repeats.
-const LONGEST_MEMORY: Duration = Duration::from_secs(30);
+const MAX_FAILURE_BACKOFF: Duration = Duration::from_secs(30);
 /// How far the memory of a failure moves, as a part of itself.
-const MEMORY_JITTER: f64 = 0.25;
+const FAILURE_BACKOFF_JITTER: f64 = 0.25;
 
 #[cfg(test)]
 mod tests;

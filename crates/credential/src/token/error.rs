@@ -64,7 +64,7 @@ pub enum TokenError {
         /// The HTTP status.
         status: u16,
         /// What is wrong with the answer.
-        problem: AnswerProblem,
+        problem: TokenResponseProblem,
     },
     /// No answer came, however often it was tried.
     #[error("{endpoint} did not answer in {attempts} attempts")]
@@ -103,7 +103,7 @@ pub enum TokenError {
     },
     /// Other requests of this process kept the endpoint busy all the time.
     #[error("no request could be sent to {endpoint} within {} s: others were under way", waited.as_secs())]
-    Crowded {
+    ConcurrencyLimitReached {
         /// The URL without its query.
         endpoint: String,
         /// How long the request waited for its turn.
@@ -131,13 +131,13 @@ pub enum TokenError {
     },
     /// The federated token that was handed over is none.
     #[error("the federated token {problem}")]
-    HeldToken {
+    InMemoryToken {
         /// What is wrong with it.
         problem: &'static str,
     },
     /// The federated token that was handed over has expired, so that Entra was not asked.
     #[error("the federated token expired at {expired}")]
-    HeldTokenExpired {
+    InMemoryTokenExpired {
         /// When it expired.
         expired: Timestamp,
     },
@@ -155,9 +155,9 @@ pub enum TokenError {
     ///
     /// [`TokenRequestContext::within`]: crate::TokenRequestContext::within
     #[error("no token came within the caller's {} ms", patience.as_millis())]
-    OutOfPatience {
+    CallerTimeout {
         /// How long the caller wanted to wait.
-        patience: Duration,
+        timeout: Duration,
     },
     /// The task that asked for the token ended without a result, because its runtime shut down.
     #[error("the runtime that asked for the token was shut down")]
@@ -171,7 +171,7 @@ pub enum TokenError {
 /// may hold the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum AnswerProblem {
+pub enum TokenResponseProblem {
     /// There is no body.
     #[error("its body is empty")]
     Empty,
@@ -243,15 +243,15 @@ impl TokenError {
             }
             Self::Unsupported { .. } => "TokenRequestUnsupported",
             Self::Unreadable { .. } => "TokenAnswerUnreadable",
-            Self::Unreachable { .. } | Self::TimedOut { .. } | Self::OutOfPatience { .. } => {
+            Self::Unreachable { .. } | Self::TimedOut { .. } | Self::CallerTimeout { .. } => {
                 "TokenServiceUnreachable"
             }
-            Self::CoolingDown { .. } | Self::Crowded { .. } => "TokenThrottled",
+            Self::CoolingDown { .. } | Self::ConcurrencyLimitReached { .. } => "TokenThrottled",
             Self::Assertion { .. } => "AssertionFailed",
             Self::TokenFile { .. }
             | Self::TokenFileContent { .. }
-            | Self::HeldToken { .. }
-            | Self::HeldTokenExpired { .. } => "FederatedTokenUnusable",
+            | Self::InMemoryToken { .. }
+            | Self::InMemoryTokenExpired { .. } => "FederatedTokenUnusable",
             Self::Abandoned | Self::NoRuntime => "TokenRequestAbandoned",
         };
         Cow::Borrowed(word)
@@ -292,7 +292,7 @@ impl TokenError {
             Self::CoolingDown { client: None, .. } => {
                 "the endpoint throttles this host: wait, and look for callers that do not cache"
             }
-            Self::Crowded { .. } => {
+            Self::ConcurrencyLimitReached { .. } => {
                 "look for slow answers of the endpoint and for callers with ever new scopes or \
                  tenants; the limits of the transport can be raised"
             }
@@ -304,14 +304,14 @@ impl TokenError {
             Self::TokenFileContent { .. } => {
                 "the file must hold one service account token (a JWT) and nothing else"
             }
-            Self::HeldToken { .. } => {
+            Self::InMemoryToken { .. } => {
                 "hand over one service account token (a JWT), as the kubelet gives it"
             }
-            Self::HeldTokenExpired { .. } => {
+            Self::InMemoryTokenExpired { .. } => {
                 "wait for a newer token: the kubelet brings one when it publishes the volume again"
             }
             Self::NoRuntime => "call from async code that tokio runs",
-            Self::OutOfPatience { .. } => {
+            Self::CallerTimeout { .. } => {
                 "wait longer; the request goes on, and the credential's health says how it ends"
             }
             Self::Abandoned => "ask again from a runtime that stays",
@@ -332,13 +332,13 @@ impl TokenError {
             Self::Assertion { .. }
             | Self::TokenFile { .. }
             | Self::TokenFileContent { .. }
-            | Self::HeldToken { .. } => RetryClass::Denied,
+            | Self::InMemoryToken { .. } => RetryClass::Denied,
             Self::Unreadable { .. }
             | Self::Unreachable { .. }
             | Self::TimedOut { .. }
-            | Self::Crowded { .. }
-            | Self::HeldTokenExpired { .. }
-            | Self::OutOfPatience { .. }
+            | Self::ConcurrencyLimitReached { .. }
+            | Self::InMemoryTokenExpired { .. }
+            | Self::CallerTimeout { .. }
             | Self::Abandoned => RetryClass::Transient,
             Self::CoolingDown { remaining, .. } => {
                 RetryClass::Throttled { after: Some(*remaining) }
@@ -347,9 +347,9 @@ impl TokenError {
     }
 
     /// Whether it is the request's fault, so that a request for another scope may well succeed.
-    pub(crate) fn is_about_the_request(&self) -> bool {
+    pub(crate) fn is_request_error(&self) -> bool {
         match self {
-            Self::Refused(error) => error.is_about_the_scope(),
+            Self::Refused(error) => error.is_scope_error(),
             Self::ManagedIdentity(error) => {
                 matches!(error.error(), Some("invalid_scope" | "invalid_resource"))
             }
@@ -375,7 +375,7 @@ impl TokenError {
             Self::Unreadable { .. }
             | Self::TimedOut { .. }
             | Self::CoolingDown { .. }
-            | Self::Crowded { .. } => true,
+            | Self::ConcurrencyLimitReached { .. } => true,
             _ => false,
         }
     }

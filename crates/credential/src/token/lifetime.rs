@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The moments of one token's life, in the clock's monotonic time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Schedule {
+pub(crate) struct TokenLifetime {
     /// From here on the token is renewed in the background while callers keep it.
     pub(crate) refresh_at: Duration,
     /// From here on callers wait for a new one.
@@ -13,7 +13,7 @@ pub(crate) struct Schedule {
     pub(crate) expires_at: Duration,
 }
 
-impl Schedule {
+impl TokenLifetime {
     /// Plans the life of a token that was asked for at `asked_at`.
     ///
     /// The service's own `refresh_in` comes first. Without it a long-lived token (more than two
@@ -29,11 +29,11 @@ impl Schedule {
     ) -> Self {
         let delay = refresh_in
             .filter(|refresh_in| !refresh_in.is_zero() && *refresh_in < expires_in)
-            .unwrap_or_else(|| unassisted_delay(expires_in));
+            .unwrap_or_else(|| default_refresh_delay(expires_in));
         let margin = expires_in.saturating_sub(delay);
         let latest = expires_in.saturating_sub(margin / 2);
         let jittered = jitter(delay, JITTER, fraction).min(latest);
-        let hard_margin = HARD_MARGIN.min(expires_in / 4);
+        let hard_margin = EXPIRY_MARGIN.min(expires_in / 4);
         Self {
             refresh_at: asked_at.saturating_add(jittered),
             usable_until: asked_at.saturating_add(expires_in.saturating_sub(hard_margin)),
@@ -49,21 +49,21 @@ pub(crate) fn jitter(duration: Duration, spread: f64, fraction: f64) -> Duration
     Duration::try_from_secs_f64(duration.as_secs_f64() * factor.max(0.0)).unwrap_or(Duration::MAX)
 }
 
-fn unassisted_delay(expires_in: Duration) -> Duration {
+fn default_refresh_delay(expires_in: Duration) -> Duration {
     // Below ten minutes of life, five minutes before the end would be too soon after the start.
-    if expires_in > LONG_LIVED || expires_in < 2 * SOFT_MARGIN {
+    if expires_in > LONG_LIVED_THRESHOLD || expires_in < 2 * REFRESH_MARGIN {
         expires_in / 2
     } else {
-        expires_in.saturating_sub(SOFT_MARGIN)
+        expires_in.saturating_sub(REFRESH_MARGIN)
     }
 }
 
 /// A token that lives longer than this is renewed at half its life.
-const LONG_LIVED: Duration = Duration::from_hours(2);
+const LONG_LIVED_THRESHOLD: Duration = Duration::from_hours(2);
 /// How long before its end any other token is renewed.
-const SOFT_MARGIN: Duration = Duration::from_mins(5);
+const REFRESH_MARGIN: Duration = Duration::from_mins(5);
 /// How long before its end a token is no longer handed out without asking for a new one.
-const HARD_MARGIN: Duration = Duration::from_secs(30);
+const EXPIRY_MARGIN: Duration = Duration::from_secs(30);
 /// How far the moment of renewal moves, as a part of the delay.
 const JITTER: f64 = 0.1;
 
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_moment_of_renewal_follows_the_table() {
+    fn refresh_time_depends_on_the_token_lifetime() {
         let cases = [
             ("one hour: five minutes before the end", minutes(60), None, minutes(55)),
             ("ninety minutes", minutes(90), None, minutes(85)),
@@ -90,29 +90,29 @@ mod tests {
             ("a very short life: half of it", minutes(8), None, minutes(4)),
         ];
         for (case, expires_in, refresh_in, expected) in cases {
-            let schedule = Schedule::plan(minutes(1), expires_in, refresh_in, 0.5);
+            let schedule = TokenLifetime::plan(minutes(1), expires_in, refresh_in, 0.5);
             assert_eq!(schedule.refresh_at, minutes(1) + expected, "{case}");
             assert_eq!(schedule.expires_at, minutes(1) + expires_in, "{case}");
-            assert_eq!(schedule.usable_until + HARD_MARGIN, schedule.expires_at, "{case}");
+            assert_eq!(schedule.usable_until + EXPIRY_MARGIN, schedule.expires_at, "{case}");
         }
     }
 
     #[test]
     fn jitter_spreads_a_fleet_over_a_tenth_of_the_delay_on_either_side() {
-        let early = Schedule::plan(Duration::ZERO, minutes(24 * 60), None, 0.0);
-        let late = Schedule::plan(Duration::ZERO, minutes(24 * 60), None, 1.0);
+        let early = TokenLifetime::plan(Duration::ZERO, minutes(24 * 60), None, 0.0);
+        let late = TokenLifetime::plan(Duration::ZERO, minutes(24 * 60), None, 1.0);
         assert_eq!(early.refresh_at, minutes(648));
         assert_eq!(late.refresh_at, minutes(792));
     }
 
     proptest! {
         #[test]
-        fn the_moments_of_a_life_come_in_order(
+        fn refresh_usable_and_expiry_times_are_ordered(
             expires_in in 0u64..200_000,
             refresh_in in proptest::option::of(0u64..200_000),
             fraction in 0.0f64..=1.0,
         ) {
-            let schedule = Schedule::plan(
+            let schedule = TokenLifetime::plan(
                 minutes(3),
                 Duration::from_secs(expires_in),
                 refresh_in.map(Duration::from_secs),

@@ -30,8 +30,8 @@ use crate::identity::TenantId;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenRequestContext {
-    pub(crate) variant: Variant,
-    patience: Option<Duration>,
+    pub(crate) variant: TokenVariant,
+    timeout: Option<Duration>,
 }
 
 impl TokenRequestContext {
@@ -84,25 +84,25 @@ impl TokenRequestContext {
 
     /// Gives up waiting after `patience`. The request itself goes on for others who wait.
     #[must_use]
-    pub fn within(mut self, patience: Duration) -> Self {
-        self.patience = Some(patience);
+    pub fn with_timeout(mut self, patience: Duration) -> Self {
+        self.timeout = Some(patience);
         self
     }
 
-    pub(crate) fn patience(&self) -> Option<Duration> {
-        self.patience
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 }
 
 /// What tells two tokens of one scope apart.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Variant {
+pub(crate) struct TokenVariant {
     pub(crate) tenant: Option<TenantId>,
     pub(crate) claims: Option<Arc<str>>,
     pub(crate) continuous_access: bool,
 }
 
-impl Variant {
+impl TokenVariant {
     pub(crate) const PLAIN: Self = Self { tenant: None, claims: None, continuous_access: false };
 
     pub(crate) const fn is_plain(&self) -> bool {
@@ -134,17 +134,17 @@ impl Variant {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TokenKey {
     pub(crate) scope: Arc<str>,
-    pub(crate) variant: Variant,
+    pub(crate) variant: TokenVariant,
 }
 
 impl TokenKey {
-    pub(crate) fn parse(scopes: &[&str], variant: Variant) -> Result<Self, TokenError> {
+    pub(crate) fn parse(scopes: &[&str], variant: TokenVariant) -> Result<Self, TokenError> {
         let scope = parse_scope(scopes)?;
         Ok(Self { scope: scope.into(), variant })
     }
 
     /// The key of a scope that has been parsed.
-    pub(crate) fn new(scope: &str, variant: &Variant) -> Self {
+    pub(crate) fn new(scope: &str, variant: &TokenVariant) -> Self {
         Self { scope: scope.into(), variant: variant.clone() }
     }
 
@@ -200,7 +200,7 @@ mod tests {
             ("https://management.azure.com/", "https://management.azure.com/"),
             ("api://lanyard/.default", "api://lanyard"),
         ] {
-            let key = TokenKey::parse(&[scope], Variant::PLAIN).unwrap();
+            let key = TokenKey::parse(&[scope], TokenVariant::PLAIN).unwrap();
             assert_eq!(key.resource(), resource);
         }
     }
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn no_claims_are_sent_unless_asked_for() {
-        assert_eq!(Variant::PLAIN.claims_parameter().unwrap(), None);
+        assert_eq!(TokenVariant::PLAIN.claims_parameter().unwrap(), None);
     }
 
     #[test]

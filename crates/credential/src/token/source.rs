@@ -23,7 +23,7 @@ pub(crate) struct IssuedToken {
     pub(crate) text: SecretText,
     /// Monotonic time just before the request left: lifetimes count from here, so that a slow
     /// answer makes a token look older than it is, never younger.
-    pub(crate) asked_at: Duration,
+    pub(crate) requested_at: Duration,
     pub(crate) expires_in: Duration,
     pub(crate) refresh_in: Option<Duration>,
     /// The credential generation whose key asked for it; zero where there are no generations.

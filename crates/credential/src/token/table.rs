@@ -10,8 +10,8 @@ use azure_core::credentials::{AccessToken, Secret};
 use azure_core::time::OffsetDateTime;
 use jiff::Timestamp;
 
-use super::lifetime::Schedule;
-use super::request::{TokenKey, Variant};
+use super::lifetime::TokenLifetime;
+use super::request::{TokenKey, TokenVariant};
 use super::source::IssuedToken;
 use crate::secret::SecretText;
 
@@ -22,14 +22,14 @@ use crate::secret::SecretText;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TokenTable {
     pub(crate) epoch: u64,
-    scopes: HashMap<Arc<str>, ScopeTokens, ScopeHash>,
+    scopes: HashMap<Arc<str>, ScopeTokens, ScopeHashBuilder>,
 }
 
 /// The tokens of one scope. Almost always there is the plain one alone.
 #[derive(Debug, Clone, Default)]
 struct ScopeTokens {
     plain: Option<Arc<CachedToken>>,
-    variants: Vec<(Variant, Arc<CachedToken>)>,
+    variants: Vec<(TokenVariant, Arc<CachedToken>)>,
 }
 
 impl TokenTable {
@@ -39,7 +39,7 @@ impl TokenTable {
     }
 
     /// Finds a token without allocating.
-    pub(crate) fn find(&self, scope: &str, variant: &Variant) -> Option<&Arc<CachedToken>> {
+    pub(crate) fn find(&self, scope: &str, variant: &TokenVariant) -> Option<&Arc<CachedToken>> {
         let tokens = self.scopes.get(scope)?;
         if variant.is_plain() {
             return tokens.plain.as_ref();
@@ -70,7 +70,7 @@ impl TokenTable {
     /// Every key with its token, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TokenKey, &Arc<CachedToken>)> {
         self.scopes.iter().flat_map(|(scope, tokens)| {
-            let plain = tokens.plain.iter().map(|token| (Variant::PLAIN, token));
+            let plain = tokens.plain.iter().map(|token| (TokenVariant::PLAIN, token));
             let variants = tokens.variants.iter().map(|(variant, token)| (variant.clone(), token));
             plain
                 .chain(variants)
@@ -80,7 +80,7 @@ impl TokenTable {
 }
 
 impl ScopeTokens {
-    fn insert(&mut self, variant: Variant, token: Arc<CachedToken>) {
+    fn insert(&mut self, variant: TokenVariant, token: Arc<CachedToken>) {
         if variant.is_plain() {
             self.plain = Some(token);
             return;
@@ -104,7 +104,7 @@ impl ScopeTokens {
 pub(crate) struct CachedToken {
     text: SecretText,
     pub(crate) expires_on: OffsetDateTime,
-    pub(crate) schedule: Schedule,
+    pub(crate) lifetime: TokenLifetime,
     pub(crate) generation: u64,
     /// When the next background renewal may begin, in monotonic milliseconds. Read only once
     /// `refresh_at` has passed, so that the hit path shares no written memory before.
@@ -120,37 +120,37 @@ impl CachedToken {
         monotonic: Duration,
         fraction: f64,
     ) -> Self {
-        let IssuedToken { text, asked_at, expires_in, refresh_in, generation } = issued;
-        let schedule = Schedule::plan(asked_at, expires_in, refresh_in, fraction);
-        let left = schedule.expires_at.saturating_sub(monotonic);
+        let IssuedToken { text, requested_at: asked_at, expires_in, refresh_in, generation } = issued;
+        let lifetime = TokenLifetime::plan(asked_at, expires_in, refresh_in, fraction);
+        let left = lifetime.expires_at.saturating_sub(monotonic);
         let expires_on = wall_time(now, left);
-        let next_refresh = AtomicU64::new(milliseconds(schedule.refresh_at));
-        Self { text, expires_on, schedule, generation, next_refresh }
+        let next_refresh = AtomicU64::new(milliseconds(lifetime.refresh_at));
+        Self { text, expires_on, lifetime, generation, next_refresh }
     }
 
     /// The text itself, for an `Authorization` header and nothing else.
-    pub(crate) fn reveal(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         self.text.expose()
     }
 
     /// The token in the shape of `azure_core`, which does not wipe its copy.
     pub(crate) fn to_access_token(&self) -> AccessToken {
-        AccessToken::new(Secret::new(self.reveal().to_owned()), self.expires_on)
+        AccessToken::new(Secret::new(self.expose().to_owned()), self.expires_on)
     }
 
     /// Whether it may be handed out without asking for a new one first.
     pub(crate) fn is_usable(&self, now: Duration) -> bool {
-        now < self.schedule.usable_until
+        now < self.lifetime.usable_until
     }
 
     /// Whether the service still takes it.
     pub(crate) fn is_alive(&self, now: Duration) -> bool {
-        now < self.schedule.expires_at
+        now < self.lifetime.expires_at
     }
 
     /// Whether a renewal in the background is due; true for one caller only, who has to begin it.
     pub(crate) fn claim_refresh(&self, now: Duration, retry_after: Duration) -> bool {
-        if now < self.schedule.refresh_at {
+        if now < self.lifetime.refresh_at {
             return false;
         }
         let due = self.next_refresh.load(Ordering::Relaxed);
@@ -181,13 +181,13 @@ fn wall_time(now: Timestamp, left: Duration) -> OffsetDateTime {
 /// Hashes scopes eight bytes at a time. They come from the program itself, so that nothing has to
 /// be defended against here.
 #[derive(Debug, Clone, Copy, Default)]
-struct ScopeHash;
+struct ScopeHashBuilder;
 
-impl BuildHasher for ScopeHash {
+impl BuildHasher for ScopeHashBuilder {
     type Hasher = ScopeHasher;
 
     fn build_hasher(&self) -> ScopeHasher {
-        ScopeHasher(SEED)
+        ScopeHasher(HASH_SEED)
     }
 }
 
@@ -215,15 +215,15 @@ impl Hasher for ScopeHasher {
 
 impl ScopeHasher {
     fn mix(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(MULTIPLIER);
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(HASH_MULTIPLIER);
     }
 }
 
 /// More variants than this of one scope, and the oldest goes: claims of challenges never repeat.
 const MAX_VARIANTS: usize = 16;
 /// The golden ratio in 64 bits, odd: spreads neighbours far apart.
-const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-const SEED: u64 = 0x2545_f491_4f6c_dd1d;
+const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+const HASH_SEED: u64 = 0x2545_f491_4f6c_dd1d;
 
 #[cfg(test)]
 mod tests {
@@ -232,7 +232,7 @@ mod tests {
     fn token(text: &str, expires_in: u64) -> Arc<CachedToken> {
         let issued = IssuedToken {
             text: SecretText::from(text),
-            asked_at: Duration::ZERO,
+            requested_at: Duration::ZERO,
             expires_in: Duration::from_secs(expires_in),
             refresh_in: None,
             generation: 1,
@@ -240,28 +240,28 @@ mod tests {
         Arc::new(CachedToken::new(issued, Timestamp::UNIX_EPOCH, Duration::ZERO, 0.5))
     }
 
-    fn key(scope: &str, variant: Variant) -> TokenKey {
+    fn key(scope: &str, variant: TokenVariant) -> TokenKey {
         TokenKey::parse(&[scope], variant).unwrap()
     }
 
-    fn variant(tenant: &str, claims: Option<&str>) -> Variant {
-        Variant {
+    fn variant(tenant: &str, claims: Option<&str>) -> TokenVariant {
+        TokenVariant {
             tenant: Some(tenant.parse().unwrap()),
             claims: claims.map(Into::into),
-            ..Variant::PLAIN
+            ..TokenVariant::PLAIN
         }
     }
 
     #[test]
     fn tokens_of_different_variants_do_not_mix() {
-        let (plain, other) = (key("s", Variant::PLAIN), key("s", variant("t", None)));
+        let (plain, other) = (key("s", TokenVariant::PLAIN), key("s", variant("t", None)));
         let table = TokenTable::default()
             .with_token(&plain, token("plain", 60), Duration::ZERO)
             .with_token(&other, token("other", 60), Duration::ZERO);
-        assert_eq!(table.find("s", &Variant::PLAIN).unwrap().reveal(), "plain");
-        assert_eq!(table.find("s", &other.variant).unwrap().reveal(), "other");
+        assert_eq!(table.find("s", &TokenVariant::PLAIN).unwrap().expose(), "plain");
+        assert_eq!(table.find("s", &other.variant).unwrap().expose(), "other");
         assert!(table.find("s", &variant("u", None)).is_none());
-        assert!(table.find("S", &Variant::PLAIN).is_none());
+        assert!(table.find("S", &TokenVariant::PLAIN).is_none());
     }
 
     #[test]
@@ -269,12 +269,12 @@ mod tests {
         let table = TokenTable::default()
             .with_token(&key("s", variant("t", None)), token("revoked", 60), Duration::ZERO)
             .with_token(&key("s", variant("t", Some("{}"))), token("fresh", 60), Duration::ZERO);
-        assert_eq!(table.find("s", &variant("t", None)).unwrap().reveal(), "fresh");
-        assert_eq!(table.find("s", &variant("t", Some("{}"))).unwrap().reveal(), "fresh");
+        assert_eq!(table.find("s", &variant("t", None)).unwrap().expose(), "fresh");
+        assert_eq!(table.find("s", &variant("t", Some("{}"))).unwrap().expose(), "fresh");
     }
 
     #[test]
-    fn claims_that_never_repeat_do_not_fill_the_memory() {
+    fn variants_per_scope_are_bounded() {
         let mut table = TokenTable::default();
         for round in 0..100 {
             let claims = format!("{{\"round\":{round}}}");
@@ -285,12 +285,12 @@ mod tests {
     }
 
     #[test]
-    fn expired_tokens_leave_with_the_next_insert() {
+    fn expired_tokens_are_removed_by_the_next_insert() {
         let table = TokenTable::default()
-            .with_token(&key("old", Variant::PLAIN), token("old", 60), Duration::ZERO)
-            .with_token(&key("new", Variant::PLAIN), token("new", 600), Duration::from_secs(61));
-        assert!(table.find("old", &Variant::PLAIN).is_none());
-        assert!(table.find("new", &Variant::PLAIN).is_some());
+            .with_token(&key("old", TokenVariant::PLAIN), token("old", 60), Duration::ZERO)
+            .with_token(&key("new", TokenVariant::PLAIN), token("new", 600), Duration::from_secs(61));
+        assert!(table.find("old", &TokenVariant::PLAIN).is_none());
+        assert!(table.find("new", &TokenVariant::PLAIN).is_some());
     }
 
     #[test]
@@ -309,13 +309,13 @@ mod tests {
     #[test]
     fn scopes_that_differ_in_one_byte_hash_apart() {
         let hashes: std::collections::HashSet<u64> = (0..1_000)
-            .map(|number| ScopeHash.hash_one(format!("https://service-{number}.example/.default")))
+            .map(|number| ScopeHashBuilder.hash_one(format!("https://service-{number}.example/.default")))
             .collect();
         assert_eq!(hashes.len(), 1_000);
     }
 
     #[test]
-    fn a_cached_token_cannot_print() {
+    fn debug_output_of_a_cached_token_has_no_secret() {
         let printed = format!("{:?}", token("planted-marker", 60));
         assert!(!printed.contains("planted-marker"), "{printed}");
     }

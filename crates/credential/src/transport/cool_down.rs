@@ -9,17 +9,17 @@ use parking_lot::Mutex;
 /// call them.
 #[derive(Debug, Default)]
 pub(crate) struct CoolDowns {
-    until: Mutex<HashMap<String, Duration>>,
+    ends_at: Mutex<HashMap<String, Duration>>,
 }
 
 impl CoolDowns {
     /// Leaves `whom` alone for `duration` from `now` on, and no longer than [`LONGEST`].
-    pub(crate) fn begin(&self, whom: &str, now: Duration, duration: Duration) {
+    pub(crate) fn start(&self, whom: &str, now: Duration, duration: Duration) {
         if duration.is_zero() {
             return;
         }
-        let until = now.saturating_add(duration.min(LONGEST));
-        let mut all = self.until.lock();
+        let until = now.saturating_add(duration.min(MAX_COOL_DOWN));
+        let mut all = self.ends_at.lock();
         all.retain(|_, until| *until > now);
         let entry = all.entry(whom.to_owned()).or_insert(until);
         *entry = until.max(*entry);
@@ -27,13 +27,13 @@ impl CoolDowns {
 
     /// How long `whom` still has to be left alone.
     pub(crate) fn remaining(&self, whom: &str, now: Duration) -> Option<Duration> {
-        let until = self.until.lock().get(whom).copied()?;
+        let until = self.ends_at.lock().get(whom).copied()?;
         Some(until.saturating_sub(now)).filter(|remaining| !remaining.is_zero())
     }
 }
 
 /// The longest cool-down that is believed: a misread header must not stop a process for days.
-const LONGEST: Duration = Duration::from_mins(10);
+const MAX_COOL_DOWN: Duration = Duration::from_mins(10);
 
 #[cfg(test)]
 mod tests {
@@ -46,17 +46,17 @@ mod tests {
     #[test]
     fn a_cool_down_ends_by_itself_and_is_never_shortened() {
         let all = CoolDowns::default();
-        all.begin("https://a", seconds(10), seconds(60));
-        all.begin("https://a", seconds(11), seconds(1));
+        all.start("https://a", seconds(10), seconds(60));
+        all.start("https://a", seconds(11), seconds(1));
         assert_eq!(all.remaining("https://a", seconds(20)), Some(seconds(50)));
         assert_eq!(all.remaining("https://b", seconds(20)), None);
         assert_eq!(all.remaining("https://a", seconds(70)), None);
     }
 
     #[test]
-    fn a_misread_header_does_not_stop_a_process_for_days() {
+    fn cool_down_is_capped_at_the_maximum() {
         let all = CoolDowns::default();
-        all.begin("https://a", seconds(0), Duration::MAX);
-        assert_eq!(all.remaining("https://a", seconds(0)), Some(LONGEST));
+        all.start("https://a", seconds(0), Duration::MAX);
+        assert_eq!(all.remaining("https://a", seconds(0)), Some(MAX_COOL_DOWN));
     }
 }

@@ -48,12 +48,12 @@ impl RetrySettings {
     pub(crate) fn delay(&self, attempt: u32, fraction: f64) -> Duration {
         let doubled = 1u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
         let delay = self.first_delay.saturating_mul(doubled).min(self.longest_delay);
-        jitter(delay, SPREAD, fraction)
+        jitter(delay, DELAY_JITTER, fraction)
     }
 }
 
 /// How far a delay moves, as a part of itself.
-const SPREAD: f64 = 0.25;
+const DELAY_JITTER: f64 = 0.25;
 
 #[cfg(test)]
 mod tests {

@@ -19,9 +19,9 @@ use zeroize::Zeroizing;
 
 use super::cool_down::CoolDowns;
 use super::retry::RetrySettings;
-use super::turns::{RequestLimits, Turns};
+use super::request_limiter::{RequestLimits, TokenRequestLimiter};
 use crate::entra::error::display_url;
-use crate::metrics::{MetricsHook, NoMetrics, TokenRequested};
+use crate::metrics::{MetricsHook, NoMetrics, TokenRequestEvent};
 use crate::randomness::{SharedRandomness, SystemRandomness};
 use crate::reply::retry_after;
 use crate::token::error::TokenError;
@@ -63,21 +63,21 @@ impl Default for TokenTransportOptions {
 /// credentials of a process the same one.
 #[derive(Clone)]
 pub struct TokenTransport {
-    shared: Arc<Shared>,
+    shared: Arc<TokenTransportState>,
 }
 
-struct Shared {
+struct TokenTransportState {
     pipeline: Pipeline,
     clock: SharedClock,
     randomness: SharedRandomness,
     retry: RetrySettings,
     metrics: Arc<dyn MetricsHook>,
     cool_downs: CoolDowns,
-    turns: Turns,
+    limiter: TokenRequestLimiter,
 }
 
 /// One exchange with a token endpoint, as its protocol sees it.
-pub(crate) trait Exchange: Sync {
+pub(crate) trait TokenExchange: Sync {
     /// Where the requests go.
     fn endpoint(&self) -> &Url;
 
@@ -91,14 +91,14 @@ pub(crate) trait Exchange: Sync {
     }
 
     /// Whether a repetition may bring another answer.
-    fn may_pass(&self, response: &RawResponse) -> bool;
+    fn is_retryable(&self, response: &RawResponse) -> bool;
 }
 
 /// The last answer to an exchange, whatever its status.
-pub(crate) struct Answer {
+pub(crate) struct TokenEndpointResponse {
     pub(crate) response: RawResponse,
     /// Monotonic time just before the request left.
-    pub(crate) asked_at: Duration,
+    pub(crate) requested_at: Duration,
 }
 
 impl TokenTransport {
@@ -116,14 +116,14 @@ impl TokenTransport {
             None,
         );
         let (retry, cool_downs) = (retry.unwrap_or_default(), CoolDowns::default());
-        let turns = Turns::new(limits.unwrap_or_default());
-        let shared = Shared { pipeline, clock, randomness, retry, metrics, cool_downs, turns };
+        let turns = TokenRequestLimiter::new(limits.unwrap_or_default());
+        let shared = TokenTransportState { pipeline, clock, randomness, retry, metrics, cool_downs, limiter: turns };
         Self { shared: Arc::new(shared) }
     }
 
     /// The same settings over `transport`, for endpoints that must be reached in a way of their
     /// own.
-    pub(crate) fn over(mut options: TokenTransportOptions, transport: Transport) -> Self {
+    pub(crate) fn with_http_transport(mut options: TokenTransportOptions, transport: Transport) -> Self {
         options.client.transport = Some(transport);
         Self::new(options)
     }
@@ -156,11 +156,11 @@ impl TokenTransport {
     ) -> (Option<Duration>, Option<Duration>) {
         let now = self.shared.clock.monotonic();
         let all = &self.shared.cool_downs;
-        let own = client.and_then(|client| all.remaining(&application(endpoint, client), now));
-        (all.remaining(&origin(endpoint), now), own)
+        let own = client.and_then(|client| all.remaining(&application_key(endpoint, client), now));
+        (all.remaining(&origin_key(endpoint), now), own)
     }
 
-    fn cooling(&self, exchange: &dyn Exchange) -> Option<Duration> {
+    fn exchange_cool_down(&self, exchange: &dyn TokenExchange) -> Option<Duration> {
         self.cool_down(exchange.endpoint(), exchange.client_id())
     }
 
@@ -169,14 +169,14 @@ impl TokenTransport {
     /// A `Retry-After` becomes a cool-down, which everybody waits for who sends through this
     /// transport, or which fails at once whoever cannot wait so long: of the authority where it is in
     /// trouble, of the application where it is throttled, because Entra counts by application.
-    pub(crate) async fn send(&self, exchange: &dyn Exchange) -> Result<Answer, TokenError> {
+    pub(crate) async fn send(&self, exchange: &dyn TokenExchange) -> Result<TokenEndpointResponse, TokenError> {
         let started = self.shared.clock.monotonic();
         let mut attempt = 0;
         loop {
             let (of_all, own) = self.cool_downs(exchange.endpoint(), exchange.client_id());
             if let Some(remaining) = of_all.max(own) {
                 let wait = self.cool_down_wait(remaining);
-                if !self.affords(started, wait) {
+                if !self.fits_budget(started, wait) {
                     let endpoint = display_url(exchange.endpoint());
                     let client = exchange.client_id().filter(|_| own > of_all);
                     let client = client.map(str::to_owned);
@@ -185,21 +185,21 @@ impl TokenTransport {
                 self.shared.clock.sleep(wait).await;
                 continue;
             }
-            let turn = self.turn(exchange.endpoint(), started).await?;
-            if self.cooling(exchange).is_some() {
+            let turn = self.acquire_permit(exchange.endpoint(), started).await?;
+            if self.exchange_cool_down(exchange).is_some() {
                 continue;
             }
             attempt += 1;
             let outcome = self.attempt(exchange, attempt).await;
             drop(turn);
-            if !may_pass(exchange, &outcome) || attempt >= self.shared.retry.attempts {
+            if !is_outcome_retryable(exchange, &outcome) || attempt >= self.shared.retry.attempts {
                 return outcome;
             }
             let fraction = self.shared.randomness.fraction();
             let backoff = self.shared.retry.delay(attempt, fraction);
-            let cool_down = self.cooling(exchange);
+            let cool_down = self.exchange_cool_down(exchange);
             let wait = cool_down.map_or(backoff, |left| backoff.max(self.cool_down_wait(left)));
-            if !self.affords(started, wait) {
+            if !self.fits_budget(started, wait) {
                 return outcome;
             }
             let host = exchange.endpoint().host_str().unwrap_or_default();
@@ -210,41 +210,41 @@ impl TokenTransport {
     }
 
     /// Waits until another request may leave for the authority, and holds its place.
-    async fn turn(
+    async fn acquire_permit(
         &self,
         endpoint: &Url,
         started: Duration,
     ) -> Result<Option<OwnedSemaphorePermit>, TokenError> {
         let shared = &*self.shared;
-        let origin = shared.turns.at(&origin(endpoint));
-        let place = if let Ok(place) = Arc::clone(&origin.places).try_acquire_owned() {
+        let origin = shared.limiter.limiter_for(&origin_key(endpoint));
+        let place = if let Ok(place) = Arc::clone(&origin.permits).try_acquire_owned() {
             Some(place)
         } else {
             let elapsed = shared.clock.monotonic().saturating_sub(started);
             let patience = shared.retry.budget.saturating_sub(elapsed);
-            let place = pin!(Arc::clone(&origin.places).acquire_owned());
+            let place = pin!(Arc::clone(&origin.permits).acquire_owned());
             match select(place, shared.clock.sleep(patience)).await {
                 Either::Left((place, _)) => place.ok(),
                 Either::Right(_) => {
                     let endpoint = display_url(endpoint);
-                    return Err(TokenError::Crowded { endpoint, waited: patience });
+                    return Err(TokenError::ConcurrencyLimitReached { endpoint, waited: patience });
                 }
             }
         };
         // Short: only those who have a place wait for their moment.
-        let wait = origin.take(shared.clock.monotonic());
+        let wait = origin.reserve_send_time(shared.clock.monotonic());
         if !wait.is_zero() {
             shared.clock.sleep(wait).await;
         }
         Ok(place)
     }
 
-    async fn attempt(&self, exchange: &dyn Exchange, attempts: u32) -> Result<Answer, TokenError> {
+    async fn attempt(&self, exchange: &dyn TokenExchange, attempts: u32) -> Result<TokenEndpointResponse, TokenError> {
         let shared = &*self.shared;
         let mut request = exchange.request();
         let asked_at = shared.clock.monotonic();
         let outcome = {
-            let exchanged = Box::pin(exchanged(&shared.pipeline, &mut request));
+            let exchanged = Box::pin(send_once(&shared.pipeline, &mut request));
             let limit = shared.clock.sleep(shared.retry.attempt_timeout);
             match select(exchanged, limit).await {
                 Either::Left((outcome, _)) => Some(outcome),
@@ -256,7 +256,7 @@ impl TokenTransport {
             Some(Ok(response)) => Some(u16::from(response.status())),
             _ => None,
         };
-        shared.metrics.token_requested(&TokenRequested {
+        shared.metrics.token_requested(&TokenRequestEvent {
             endpoint_host: exchange.endpoint().host_str().unwrap_or_default(),
             status,
             elapsed: now.saturating_sub(asked_at),
@@ -264,8 +264,8 @@ impl TokenTransport {
         let endpoint = || display_url(exchange.endpoint());
         match outcome {
             Some(Ok(response)) => {
-                self.note_cool_down(exchange, &response, now);
-                Ok(Answer { response, asked_at })
+                self.record_cool_down(exchange, &response, now);
+                Ok(TokenEndpointResponse { response, requested_at: asked_at })
             }
             Some(Err(error)) => {
                 let source = Arc::new(error);
@@ -278,18 +278,18 @@ impl TokenTransport {
         }
     }
 
-    fn note_cool_down(&self, exchange: &dyn Exchange, response: &RawResponse, now: Duration) {
+    fn record_cool_down(&self, exchange: &dyn TokenExchange, response: &RawResponse, now: Duration) {
         let is_throttled = response.status() == StatusCode::TooManyRequests;
         if !is_throttled && !response.status().is_server_error() {
             return;
         }
         let endpoint = exchange.endpoint();
         let whose = match exchange.client_id().filter(|_| is_throttled) {
-            Some(client) => application(endpoint, client),
-            None => origin(endpoint),
+            Some(client) => application_key(endpoint, client),
+            None => origin_key(endpoint),
         };
         if let Some(duration) = retry_after(response.headers(), self.shared.clock.now()) {
-            self.shared.cool_downs.begin(&whose, now, duration);
+            self.shared.cool_downs.start(&whose, now, duration);
         }
     }
 
@@ -298,7 +298,7 @@ impl TokenTransport {
         remaining + remaining.mul_f64(0.1 * self.shared.randomness.fraction())
     }
 
-    fn affords(&self, started: Duration, wait: Duration) -> bool {
+    fn fits_budget(&self, started: Duration, wait: Duration) -> bool {
         let elapsed = self.shared.clock.monotonic().saturating_sub(started);
         elapsed.saturating_add(wait) <= self.shared.retry.budget
     }
@@ -321,13 +321,13 @@ impl fmt::Debug for TokenTransport {
 }
 
 /// An application of a tenant: the endpoint names the tenant.
-fn application(endpoint: &Url, client: &str) -> String {
+fn application_key(endpoint: &Url, client: &str) -> String {
     format!("{endpoint} {client}")
 }
 
-fn may_pass(exchange: &dyn Exchange, outcome: &Result<Answer, TokenError>) -> bool {
+fn is_outcome_retryable(exchange: &dyn TokenExchange, outcome: &Result<TokenEndpointResponse, TokenError>) -> bool {
     match outcome {
-        Ok(answer) => exchange.may_pass(&answer.response),
+        Ok(answer) => exchange.is_retryable(&answer.response),
         Err(TokenError::TimedOut { .. }) => true,
         Err(TokenError::Unreachable { source, .. }) => {
             matches!(source.kind(), ErrorKind::Io | ErrorKind::Connection)
@@ -337,16 +337,16 @@ fn may_pass(exchange: &dyn Exchange, outcome: &Result<Answer, TokenError>) -> bo
 }
 
 /// Sends once and reads the answer, as far as it can be a token response.
-async fn exchanged(pipeline: &Pipeline, request: &mut Request) -> azure_core::Result<RawResponse> {
+async fn send_once(pipeline: &Pipeline, request: &mut Request) -> azure_core::Result<RawResponse> {
     let options = PipelineStreamOptions { skip_checks: true, ..PipelineStreamOptions::default() };
     let response = pipeline.stream(&Context::new(), request, Some(options)).await?;
     let (status, headers, mut body) = response.deconstruct();
     let (mut chunks, mut length) = (Vec::new(), 0);
     while let Some(mut chunk) = body.try_next().await? {
-        chunk.truncate(LONGEST_ANSWER - length);
+        chunk.truncate(MAX_RESPONSE_SIZE - length);
         length += chunk.len();
         chunks.push(chunk);
-        if length == LONGEST_ANSWER {
+        if length == MAX_RESPONSE_SIZE {
             break;
         }
     }
@@ -358,12 +358,12 @@ async fn exchanged(pipeline: &Pipeline, request: &mut Request) -> azure_core::Re
     Ok(RawResponse::from_bytes(status, headers, Bytes::from_owner(bytes)))
 }
 
-fn origin(url: &Url) -> String {
+fn origin_key(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
 /// No token response is longer; reading on would only fill the memory.
-const LONGEST_ANSWER: usize = 1024 * 1024;
+const MAX_RESPONSE_SIZE: usize = 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::path::{FieldPath, Segment};
+use super::field_path::{FieldPath, FieldPathSegment};
 use super::quantity::same_quantity;
 
 /// The lists whose items the API server tells apart by fields, and by which: the first of them is
 /// shown. Items of others in such a list are left alone. Every other list is one value.
-const KEYED: [(&str, &[&str]); 10] = [
+const MAP_LISTS: [(&str, &[&str]); 10] = [
     ("containers", &["name"]),
     ("initContainers", &["name"]),
     ("volumes", &["name"]),
@@ -24,40 +24,40 @@ const KEYED: [(&str, &[&str]); 10] = [
 /// count: the API server fills in defaults, and others add what is theirs.
 pub(super) fn differences(live: &Value, desired: &Value) -> Vec<FieldPath> {
     let mut found = Vec::new();
-    compare(Some(live), desired, &FieldPath::default(), &mut found);
+    compare_values(Some(live), desired, &FieldPath::default(), &mut found);
     found
 }
 
-fn compare(live: Option<&Value>, desired: &Value, path: &FieldPath, found: &mut Vec<FieldPath>) {
+fn compare_values(live: Option<&Value>, desired: &Value, path: &FieldPath, found: &mut Vec<FieldPath>) {
     match (live, desired) {
         (Some(Value::Object(live)), Value::Object(desired)) => {
             for (name, value) in desired {
-                compare(live.get(name), value, &path.field(name), found);
+                compare_values(live.get(name), value, &path.child_field(name), found);
             }
         }
-        (Some(Value::Array(live)), Value::Array(desired)) => match keys_of(path, desired) {
-            Some(keys) => compare_items(live, desired, keys, path, found),
-            None => compare_lists(live, desired, path, found),
+        (Some(Value::Array(live)), Value::Array(desired)) => match map_list_keys(path, desired) {
+            Some(keys) => compare_map_lists(live, desired, keys, path, found),
+            None => compare_list_items(live, desired, path, found),
         },
         // The API server leaves empty values out.
         (None | Some(Value::Null), desired) if is_empty(desired) => {}
         (Some(live), desired) if live == desired => {}
-        (Some(live), desired) if is_amount(path) && same_quantity(live, desired) => {}
+        (Some(live), desired) if is_quantity_field(path) && same_quantity(live, desired) => {}
         _ => found.push(path.clone()),
     }
 }
 
-fn compare_lists(live: &[Value], desired: &[Value], path: &FieldPath, found: &mut Vec<FieldPath>) {
+fn compare_list_items(live: &[Value], desired: &[Value], path: &FieldPath, found: &mut Vec<FieldPath>) {
     if live.len() != desired.len() {
         found.push(path.clone());
         return;
     }
     for (index, (live, desired)) in live.iter().zip(desired).enumerate() {
-        compare(Some(live), desired, &path.then(Segment::Index(index)), found);
+        compare_values(Some(live), desired, &path.child(FieldPathSegment::Index(index)), found);
     }
 }
 
-fn compare_items(
+fn compare_map_lists(
     live: &[Value],
     desired: &[Value],
     keys: &'static [&'static str],
@@ -66,32 +66,32 @@ fn compare_items(
 ) {
     for item in desired {
         let key = keys[0];
-        let value = item.get(key).map(shown).unwrap_or_default();
-        let path = path.then(Segment::Item { key, value });
-        let twin = live.iter().find(|live| keys.iter().all(|key| same_key(live, item, key)));
+        let value = item.get(key).map(key_text).unwrap_or_default();
+        let path = path.child(FieldPathSegment::Item { key, value });
+        let twin = live.iter().find(|live| keys.iter().all(|key| has_same_key(live, item, key)));
         match twin {
-            Some(twin) => compare(Some(twin), item, &path, found),
+            Some(twin) => compare_values(Some(twin), item, &path, found),
             None => found.push(path),
         }
     }
 }
 
 /// A protocol that is not written is TCP.
-fn same_key(one: &Value, other: &Value, key: &str) -> bool {
+fn has_same_key(one: &Value, other: &Value, key: &str) -> bool {
     let of = |item: &Value| match item.get(key) {
         None if key == "protocol" => Some("TCP".to_owned()),
-        value => value.map(shown),
+        value => value.map(key_text),
     };
     of(one) == of(other)
 }
 
-fn shown(value: &Value) -> String {
+fn key_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The keys of a list, if each of its items has the first one.
-fn keys_of(path: &FieldPath, items: &[Value]) -> Option<&'static [&'static str]> {
-    let (_, keys) = KEYED.iter().find(|(name, _)| *name == path.last_field())?;
+fn map_list_keys(path: &FieldPath, items: &[Value]) -> Option<&'static [&'static str]> {
+    let (_, keys) = MAP_LISTS.iter().find(|(name, _)| *name == path.last_field())?;
     items.iter().all(|item| item.get(keys[0]).is_some()).then_some(*keys)
 }
 
@@ -107,12 +107,12 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Whether the path is that of an amount, such as `resources.limits.memory`.
-fn is_amount(path: &FieldPath) -> bool {
+fn is_quantity_field(path: &FieldPath) -> bool {
     let fields: Vec<_> = path
         .segments()
         .iter()
         .filter_map(|segment| match segment {
-            Segment::Field(name) => Some(name.as_str()),
+            FieldPathSegment::Field(name) => Some(name.as_str()),
             _ => None,
         })
         .collect();
@@ -120,22 +120,22 @@ fn is_amount(path: &FieldPath) -> bool {
 }
 
 /// The fields below `field` that only `live` has, at any depth of objects.
-pub(super) fn foreign_fields(live: &Value, desired: &Value, field: &str) -> Vec<FieldPath> {
+pub(super) fn unowned_fields(live: &Value, desired: &Value, field: &str) -> Vec<FieldPath> {
     let mut found = Vec::new();
     let none = Value::Object(Map::new());
     if let Some(live) = live.get(field) {
-        let path = FieldPath::default().field(field);
-        foreign(live, desired.get(field).unwrap_or(&none), &path, &mut found);
+        let path = FieldPath::default().child_field(field);
+        collect_unowned_fields(live, desired.get(field).unwrap_or(&none), &path, &mut found);
     }
     found
 }
 
-fn foreign(live: &Value, desired: &Value, path: &FieldPath, found: &mut Vec<FieldPath>) {
+fn collect_unowned_fields(live: &Value, desired: &Value, path: &FieldPath, found: &mut Vec<FieldPath>) {
     let (Value::Object(live), Value::Object(desired)) = (live, desired) else { return };
     for (name, value) in live {
-        let path = path.field(name);
+        let path = path.child_field(name);
         match desired.get(name) {
-            Some(desired) => foreign(value, desired, &path, found),
+            Some(desired) => collect_unowned_fields(value, desired, &path, found),
             None if value.is_null() => {}
             None => found.push(path),
         }
@@ -145,26 +145,26 @@ fn foreign(live: &Value, desired: &Value, path: &FieldPath, found: &mut Vec<Fiel
 /// Puts `addition` into `target`, as applying does: objects field by field, keyed lists item by
 /// item, everything else as a whole.
 #[cfg(test)]
-pub(super) fn merge_for_tests(target: &mut Value, addition: &Value) {
-    merge_at(target, addition, &FieldPath::default());
+pub(super) fn merge_applied(target: &mut Value, addition: &Value) {
+    merge_applied_at(target, addition, &FieldPath::default());
 }
 
 #[cfg(test)]
-fn merge_at(target: &mut Value, addition: &Value, path: &FieldPath) {
+fn merge_applied_at(target: &mut Value, addition: &Value, path: &FieldPath) {
     match (target, addition) {
         (Value::Object(target), Value::Object(addition)) => {
             for (name, value) in addition {
                 let slot = target.entry(name).or_insert(Value::Null);
-                merge_at(slot, value, &path.field(name));
+                merge_applied_at(slot, value, &path.child_field(name));
             }
         }
-        (Value::Array(target), Value::Array(addition)) if keys_of(path, addition).is_some() => {
-            let keys = keys_of(path, addition).unwrap_or_default();
+        (Value::Array(target), Value::Array(addition)) if map_list_keys(path, addition).is_some() => {
+            let keys = map_list_keys(path, addition).unwrap_or_default();
             for item in addition {
                 let twin =
-                    target.iter_mut().find(|old| keys.iter().all(|key| same_key(old, item, key)));
+                    target.iter_mut().find(|old| keys.iter().all(|key| has_same_key(old, item, key)));
                 match twin {
-                    Some(twin) => merge_at(twin, item, path),
+                    Some(twin) => merge_applied_at(twin, item, path),
                     None => target.push(item.clone()),
                 }
             }

@@ -4,14 +4,14 @@ use serde_json::Value;
 
 /// Whether two amounts are the same: `0.5` and `500m`, `1Gi` and `1024Mi`.
 pub(super) fn same_quantity(one: &Value, other: &Value) -> bool {
-    match (parse(one), parse(other)) {
+    match (parse_thousandths(one), parse_thousandths(other)) {
         (Some(one), Some(other)) => one == other,
         _ => false,
     }
 }
 
 /// The amount in thousandths.
-fn parse(value: &Value) -> Option<i128> {
+fn parse_thousandths(value: &Value) -> Option<i128> {
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),
@@ -25,12 +25,12 @@ fn parse(value: &Value) -> Option<i128> {
     }
     let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
     let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let thousandths = digits.checked_mul(unit(suffix)?)?;
+    let thousandths = digits.checked_mul(suffix_factor(suffix)?)?;
     Some(thousandths.div_euclid(scale) + i128::from(thousandths.rem_euclid(scale) != 0))
 }
 
 /// A unit in thousandths.
-fn unit(suffix: &str) -> Option<i128> {
+fn suffix_factor(suffix: &str) -> Option<i128> {
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
     let power = |base: i128, list: &[&str]| {

@@ -1,30 +1,30 @@
 use serde_json::{Map, json};
 
-use super::compare::merge_for_tests as merge;
+use super::compare::merge_applied as merge;
 use super::*;
-use crate::fixture::{CONTROL_PLANE, OWNER_UID, any_changes, changed, inputs, objects_of, valid};
-use crate::objects::{Inputs, Writer, desired_objects, reference_shape};
+use crate::fixture::{CONTROL_PLANE, OWNER_UID, any_changes, example_with_changes, example_inputs, desired_objects_of, validated_cluster};
+use crate::objects::{DesiredObjectInputs, ObjectWriter, desired_objects, without_ownership_marks};
 use crate::templates::WorkloadTemplates;
 use proptest::prelude::*;
 
 /// As much of an API server as a reconcile meets: what each writer applied last is merged, defaults
 /// are filled in, empty values are left out.
 #[derive(Default)]
-struct Server {
-    applied: BTreeMap<ObjectKey, BTreeMap<Writer, Value>>,
-    by_hand: BTreeMap<ObjectKey, Value>,
+struct FakeApiServer {
+    applied: BTreeMap<ObjectKey, BTreeMap<ObjectWriter, Value>>,
+    manual_changes: BTreeMap<ObjectKey, Value>,
     writes: u32,
 }
 
-impl Server {
+impl FakeApiServer {
     /// What is there, as a comparison sees it.
-    fn observed(&self) -> BTreeMap<ObjectKey, ObservedObject> {
+    fn observed_objects(&self) -> BTreeMap<ObjectKey, ObservedObject> {
         let live = |key: &ObjectKey| {
             let mut value = Value::Object(Map::new());
             for applied in self.applied[key].values() {
                 merge(&mut value, applied);
             }
-            if let Some(foreign) = self.by_hand.get(key) {
+            if let Some(foreign) = self.manual_changes.get(key) {
                 merge(&mut value, foreign);
             }
             value["metadata"]["uid"] = json!("u");
@@ -44,43 +44,43 @@ impl Server {
                 value["status"] = json!({"replicas": 1});
             }
             drop_empty(&mut value);
-            ObservedObject::of(value).unwrap()
+            ObservedObject::from_json(value).unwrap()
         };
         self.applied.keys().map(|key| (key.clone(), live(key))).collect()
     }
 
-    fn apply(&mut self, changes: &[Change]) {
+    fn apply_changes(&mut self, changes: &[ObjectChange]) {
         for change in changes.iter().filter(|change| change.is_write()) {
             self.writes += 1;
             match change {
-                Change::Create { object } | Change::Apply { object, .. } => {
+                ObjectChange::Create { object } | ObjectChange::Apply { object, .. } => {
                     let applied = self.applied.entry(object.key.clone()).or_default();
                     // Whoever takes a field by force takes it from the others.
                     for other in applied.values_mut() {
-                        overwrite(other, &object.value);
+                        overwrite_common_fields(other, &object.value);
                     }
                     applied.insert(object.writer, object.value.clone());
-                    if let Change::Apply { foreign, .. } = change
-                        && let Some(by_hand) = self.by_hand.get_mut(&object.key)
+                    if let ObjectChange::Apply { unowned_fields: foreign, .. } = change
+                        && let Some(by_hand) = self.manual_changes.get_mut(&object.key)
                     {
                         let patch = removal_patch(foreign, "1");
-                        drop_patched(by_hand, &patch);
+                        remove_patched_fields(by_hand, &patch);
                     }
                 }
-                Change::Prune { key, .. } => drop(self.applied.remove(key)),
-                Change::Foreign { .. } | Change::Keep { .. } => {}
+                ObjectChange::Prune { key, .. } => drop(self.applied.remove(key)),
+                ObjectChange::Unowned { .. } | ObjectChange::Unchanged { .. } => {}
             }
         }
     }
 
-    fn reconcile(&mut self, desired: &[DesiredObject]) -> Vec<Change> {
-        let changes = diff(&self.observed(), desired, OURS);
-        self.apply(&changes);
-        changes.into_iter().filter(Change::is_write).collect()
+    fn reconcile(&mut self, desired: &[DesiredObject]) -> Vec<ObjectChange> {
+        let changes = diff_objects(&self.observed_objects(), desired, OWNED_BY_EXAMPLE);
+        self.apply_changes(&changes);
+        changes.into_iter().filter(ObjectChange::is_write).collect()
     }
 }
 
-const OURS: Pruning<'_> = Pruning::Of { cluster_label: "harbour", owner_uid: OWNER_UID };
+const OWNED_BY_EXAMPLE: PruneScope<'_> = PruneScope::OwnedBy { cluster_label: "harbour", owner_uid: OWNER_UID };
 
 fn drop_empty(value: &mut Value) {
     if let Value::Object(map) = value {
@@ -94,12 +94,12 @@ fn drop_empty(value: &mut Value) {
 }
 
 /// Values that `other` has, too, become those of `value`.
-fn overwrite(other: &mut Value, value: &Value) {
+fn overwrite_common_fields(other: &mut Value, value: &Value) {
     match (other, value) {
         (Value::Object(other), Value::Object(value)) => {
             for (key, other) in other {
                 if let Some(value) = value.get(key) {
-                    overwrite(other, value);
+                    overwrite_common_fields(other, value);
                 }
             }
         }
@@ -107,89 +107,89 @@ fn overwrite(other: &mut Value, value: &Value) {
     }
 }
 
-fn drop_patched(value: &mut Value, patch: &Value) {
+fn remove_patched_fields(value: &mut Value, patch: &Value) {
     let (Some(map), Some(patch)) = (value.as_object_mut(), patch.as_object()) else { return };
     for (key, patch) in patch {
         if patch.is_null() {
             map.remove(key);
         } else if let Some(value) = map.get_mut(key) {
-            drop_patched(value, patch);
+            remove_patched_fields(value, patch);
         }
     }
 }
 
-fn converged(objects: &[DesiredObject]) -> Server {
-    let mut server = Server::default();
+fn converged_server(objects: &[DesiredObject]) -> FakeApiServer {
+    let mut server = FakeApiServer::default();
     server.reconcile(objects);
     assert_eq!(server.reconcile(objects), []);
     server
 }
 
-fn key(objects: &[DesiredObject], name: &str) -> ObjectKey {
+fn key_of(objects: &[DesiredObject], name: &str) -> ObjectKey {
     objects.iter().find(|object| object.key.name == name).unwrap().key.clone()
 }
 
-fn paths(paths: &[FieldPath]) -> Vec<String> {
+fn path_texts(paths: &[FieldPath]) -> Vec<String> {
     paths.iter().map(ToString::to_string).collect()
 }
 
 /// The one change of a server that somebody touched.
-fn touched(name: &str, by_hand: Value) -> (Vec<String>, Vec<String>, bool) {
-    let objects = objects_of(&changed(&[]));
-    let mut server = converged(&objects);
-    server.by_hand.insert(key(&objects, name), by_hand);
+fn change_after_manual_edit(name: &str, by_hand: Value) -> (Vec<String>, Vec<String>, bool) {
+    let objects = desired_objects_of(&example_with_changes(&[]));
+    let mut server = converged_server(&objects);
+    server.manual_changes.insert(key_of(&objects, name), by_hand);
     let changes: Vec<_> =
-        diff(&server.observed(), &objects, OURS).into_iter().filter(Change::is_write).collect();
-    let [Change::Apply { why, foreign, force, .. }, ..] = changes.as_slice() else {
+        diff_objects(&server.observed_objects(), &objects, OWNED_BY_EXAMPLE).into_iter().filter(ObjectChange::is_write).collect();
+    let [ObjectChange::Apply { differing_fields: why, unowned_fields: foreign, force, .. }, ..] = changes.as_slice() else {
         panic!("{changes:?}")
     };
-    (paths(why), paths(foreign), *force)
+    (path_texts(why), path_texts(foreign), *force)
 }
 
-const NOTHING: [&str; 0] = [];
+const NO_PATHS: [&str; 0] = [];
 
 #[test]
 fn everything_is_created_in_order_and_then_nothing_is_written() {
-    let objects = objects_of(&changed(&[]));
-    let mut server = Server::default();
+    let objects = desired_objects_of(&example_with_changes(&[]));
+    let mut server = FakeApiServer::default();
     let changes = server.reconcile(&objects);
     assert_eq!(changes.len(), objects.len());
-    assert!(changes.iter().all(|change| matches!(change, Change::Create { .. })));
+    assert!(changes.iter().all(|change| matches!(change, ObjectChange::Create { .. })));
     assert_eq!(server.reconcile(&objects), []);
-    insta::assert_snapshot!(plan_text(&changes));
+    insta::assert_snapshot!(format_plan(&changes));
 }
 
 #[test]
-fn a_parameter_of_somebody_else_is_taken_away() {
-    let (why, foreign, force) = touched(
+fn unowned_class_parameter_is_removed() {
+    let (why, foreign, force) = change_after_manual_edit(
         "managed-azure-disk-csi",
         json!({"spec": {"parameters": {"cloudName": "AzureChinaCloud"}, "secretObjects": [{}]}}),
     );
-    assert_eq!(why, NOTHING);
+    assert_eq!(why, NO_PATHS);
     assert_eq!(foreign, ["spec.parameters.cloudName", "spec.secretObjects"]);
     assert!(force);
 }
 
 #[test]
 fn a_value_that_was_changed_by_hand_is_set_again_even_if_it_should_be_empty() {
-    let wire = changed(&[]);
+    let wire = example_with_changes(&[]);
     let templates = WorkloadTemplates::default();
-    let nobody = Inputs { vault_reader: None, ..inputs(&wire, &templates) };
-    let objects = desired_objects(&valid(&wire), &nobody);
-    let mut server = converged(&objects);
-    let class = key(&objects, "managed-azure-disk-csi");
+    let nobody = DesiredObjectInputs { vault_reader: None, ..example_inputs(&wire, &templates) };
+    let objects = desired_objects(&validated_cluster(&wire), &nobody);
+    let mut server = converged_server(&objects);
+    let class = key_of(&objects, "managed-azure-disk-csi");
     let by_hand = json!({"spec": {"parameters": {"userAssignedIdentityID": "somebody"}}});
-    server.by_hand.insert(class, by_hand);
-    let changes = diff(&server.observed(), &objects, OURS);
+    server.manual_changes.insert(class, by_hand);
+    let changes = diff_objects(&server.observed_objects(), &objects, OWNED_BY_EXAMPLE);
     let writes: Vec<_> = changes.iter().filter(|change| change.is_write()).collect();
-    let [Change::Apply { why, .. }] = writes.as_slice() else { panic!("{writes:?}") };
-    assert_eq!(paths(why), ["spec.parameters.userAssignedIdentityID"]);
+    let [ObjectChange::Apply { differing_fields: why, .. }] = writes.as_slice() else { panic!("{writes:?}") };
+    assert_eq!(path_texts(why), ["spec.parameters.userAssignedIdentityID"]);
 }
 
 #[test]
-fn what_others_add_elsewhere_stays() {
-    let objects = objects_of(&changed(&[]));
-    let mut server = converged(&objects);
+fn fields_added_by_other_managers_stay() {
+    let objects = desired_objects_of(&example_with_changes(&[]));
+    let mut server = converged_server(&objects);
     let additions = [
         (
             "ingress-operator",
@@ -206,53 +206,53 @@ fn what_others_add_elsewhere_stays() {
         ("clusters-harbour", json!({"metadata": {"labels": {"kubernetes.io/metadata.name": "x"}}})),
     ];
     for (name, by_hand) in additions {
-        server.by_hand.insert(key(&objects, name), by_hand);
+        server.manual_changes.insert(key_of(&objects, name), by_hand);
     }
     assert_eq!(server.reconcile(&objects), []);
 }
 
 #[test]
 fn a_foreign_key_of_a_configuration_and_a_foreign_argument_are_seen() {
-    let (why, foreign, _) = touched("azure-cloud-config", json!({"data": {"extra": "eA=="}}));
+    let (why, foreign, _) = change_after_manual_edit("azure-cloud-config", json!({"data": {"extra": "eA=="}}));
     assert_eq!((why.len(), foreign), (0, vec!["data.extra".to_owned()]));
     let container = json!({"name": "ingress-operator", "args": ["sleep"]});
     let spec = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
-    let (why, foreign, _) = touched("ingress-operator", spec);
+    let (why, foreign, _) = change_after_manual_edit("ingress-operator", spec);
     assert_eq!(why, ["spec.template.spec.containers[name=ingress-operator].args"]);
-    assert_eq!(foreign, NOTHING);
+    assert_eq!(foreign, NO_PATHS);
 }
 
 #[test]
 fn a_label_of_a_namespace_is_never_taken_by_force() {
     let label = "pod-security.kubernetes.io/enforce";
     let (why, _, force) =
-        touched("clusters-harbour", json!({"metadata": {"labels": {label: "baseline"}}}));
+        change_after_manual_edit("clusters-harbour", json!({"metadata": {"labels": {label: "baseline"}}}));
     assert_eq!((why, force), (vec![format!("metadata.labels[{label}]")], false));
 }
 
 #[test]
-fn an_object_without_our_mark_is_not_taken_by_force() {
-    let objects = objects_of(&changed(&[]));
-    let mut server = converged(&objects);
-    let class = key(&objects, "managed-azure-file-csi");
+fn object_without_ownership_labels_is_not_force_applied() {
+    let objects = desired_objects_of(&example_with_changes(&[]));
+    let mut server = converged_server(&objects);
+    let class = key_of(&objects, "managed-azure-file-csi");
     for applied in server.applied.get_mut(&class).unwrap().values_mut() {
         applied["metadata"].as_object_mut().unwrap().remove("labels");
         applied["spec"]["parameters"]["keyvaultName"] = json!("another");
     }
     let changes = server.reconcile(&objects);
-    let [Change::Apply { why, force: false, .. }] = changes.as_slice() else {
+    let [ObjectChange::Apply { differing_fields: why, force: false, .. }] = changes.as_slice() else {
         panic!("{changes:?}")
     };
-    assert!(paths(why).contains(&"spec.parameters.keyvaultName".to_owned()));
+    assert!(path_texts(why).contains(&"spec.parameters.keyvaultName".to_owned()));
 }
 
 #[test]
-fn an_object_that_somebody_else_made_is_left_with_all_that_is_in_it() {
-    let objects = objects_of(&changed(&[]));
-    let name = key(&objects, "azure-cloud-config");
+fn unowned_object_is_left_unchanged() {
+    let objects = desired_objects_of(&example_with_changes(&[]));
+    let name = key_of(&objects, "azure-cloud-config");
     let stranger = json!({
         "apiVersion": "v1",
-        "kind": name.kind.facts().kind,
+        "kind": name.kind.info().kind,
         "metadata": {
             "name": name.name,
             "namespace": name.namespace,
@@ -262,52 +262,52 @@ fn an_object_that_somebody_else_made_is_left_with_all_that_is_in_it() {
         },
         "data": {"config": "eA=="},
     });
-    let mut observed = converged(&objects).observed();
-    observed.insert(name.clone(), ObservedObject::of(stranger).unwrap());
-    let changes = diff(&observed, &objects, OURS);
-    let told: Vec<_> = changes.iter().filter(|it| !matches!(it, Change::Keep { .. })).collect();
-    let [Change::Foreign { object, why }] = told.as_slice() else { panic!("{told:?}") };
+    let mut observed = converged_server(&objects).observed_objects();
+    observed.insert(name.clone(), ObservedObject::from_json(stranger).unwrap());
+    let changes = diff_objects(&observed, &objects, OWNED_BY_EXAMPLE);
+    let told: Vec<_> = changes.iter().filter(|it| !matches!(it, ObjectChange::Unchanged { .. })).collect();
+    let [ObjectChange::Unowned { object, differing_fields: why }] = told.as_slice() else { panic!("{told:?}") };
     assert_eq!(object.key, name);
-    assert!(paths(why).contains(&"data[cloud.conf]".to_owned()), "{why:?}");
+    assert!(path_texts(why).contains(&"data[cloud.conf]".to_owned()), "{why:?}");
     assert!(!told[0].is_write());
-    let plan = plan_text(&changes);
+    let plan = format_plan(&changes);
     assert!(plan.contains(&format!("leave {name}, which somebody else made\n")), "{plan}");
     assert!(plan.ends_with("1 of others, in the way\n"), "{plan}");
 }
 
 #[test]
-fn what_is_not_desired_any_more_is_deleted_if_it_is_ours_and_of_this_cluster() {
-    let objects = objects_of(&changed(&[]));
+fn undesired_objects_of_this_cluster_are_pruned() {
+    let objects = desired_objects_of(&example_with_changes(&[]));
     let off = ("/spec/capabilities".to_owned(), json!({"disabled": ["Ingress"]}));
-    let fewer = objects_of(&changed(&[off]));
-    let pruned = |server: &Server, pruning| -> Vec<String> {
-        let changes = diff(&server.observed(), &fewer, pruning);
-        let prunes = changes.iter().filter(|change| matches!(change, Change::Prune { .. }));
+    let fewer = desired_objects_of(&example_with_changes(&[off]));
+    let pruned = |server: &FakeApiServer, pruning| -> Vec<String> {
+        let changes = diff_objects(&server.observed_objects(), &fewer, pruning);
+        let prunes = changes.iter().filter(|change| matches!(change, ObjectChange::Prune { .. }));
         prunes.map(|change| change.key().to_string()).collect()
     };
-    let mut server = converged(&objects);
+    let mut server = converged_server(&objects);
     assert_eq!(
-        pruned(&server, OURS),
+        pruned(&server, OWNED_BY_EXAMPLE),
         [
             "Deployment clusters-harbour/ingress-operator",
             "SecretProviderClass clusters-harbour/managed-azure-ingress",
         ]
     );
-    assert_eq!(pruned(&server, Pruning::Never), NOTHING);
+    assert_eq!(pruned(&server, PruneScope::Never), NO_PATHS);
     let others = [("another", OWNER_UID), ("harbour", "another"), ("harbour", "")];
     for (cluster_label, owner_uid) in others {
-        assert_eq!(pruned(&server, Pruning::Of { cluster_label, owner_uid }), NOTHING);
+        assert_eq!(pruned(&server, PruneScope::OwnedBy { cluster_label, owner_uid }), NO_PATHS);
     }
-    let class = key(&objects, "managed-azure-ingress");
+    let class = key_of(&objects, "managed-azure-ingress");
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}});
-    server.by_hand.insert(class, deleting);
-    assert_eq!(pruned(&server, OURS), ["Deployment clusters-harbour/ingress-operator"]);
+    server.manual_changes.insert(class, deleting);
+    assert_eq!(pruned(&server, OWNED_BY_EXAMPLE), ["Deployment clusters-harbour/ingress-operator"]);
 }
 
 #[test]
-fn nothing_at_all_is_desired_and_the_namespace_and_the_control_plane_stay() {
-    let server = converged(&objects_of(&changed(&[])));
-    let changes = diff(&server.observed(), &[], OURS);
+fn pruning_keeps_namespace_and_control_plane() {
+    let server = converged_server(&desired_objects_of(&example_with_changes(&[])));
+    let changes = diff_objects(&server.observed_objects(), &[], OWNED_BY_EXAMPLE);
     let kinds: Vec<_> = changes.iter().map(|change| change.key().kind).collect();
     assert!(
         !kinds.contains(&OwnedKind::Namespace) && !kinds.contains(&OwnedKind::HostedControlPlane)
@@ -316,82 +316,82 @@ fn nothing_at_all_is_desired_and_the_namespace_and_the_control_plane_stay() {
 }
 
 #[test]
-fn an_object_on_its_way_out_is_left_to_go() {
-    let objects = objects_of(&changed(&[]));
-    let mut server = converged(&objects);
+fn object_being_deleted_is_not_written() {
+    let objects = desired_objects_of(&example_with_changes(&[]));
+    let mut server = converged_server(&objects);
     let deleting = json!({
         "metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"},
         "spec": {"provider": "another"},
     });
-    server.by_hand.insert(key(&objects, "managed-azure-cpo"), deleting);
+    server.manual_changes.insert(key_of(&objects, "managed-azure-cpo"), deleting);
     assert_eq!(server.reconcile(&objects), []);
 }
 
 #[test]
 fn the_patch_that_takes_fields_away_names_the_version() {
     let class = json!({"spec": {"parameters": {"a": "x", "b.c": "y"}, "d": {"e": 1}}});
-    let foreign = foreign_fields(&class, &json!({"spec": {"parameters": {}}}), "spec");
+    let foreign = unowned_fields(&class, &json!({"spec": {"parameters": {}}}), "spec");
     let expected = json!({
         "metadata": {"resourceVersion": "7"},
         "spec": {"parameters": {"a": null, "b.c": null}, "d": null},
     });
     assert_eq!(removal_patch(&foreign, "7"), expected);
-    assert_eq!(paths(&foreign), ["spec.d", "spec.parameters.a", "spec.parameters[b.c]"]);
+    assert_eq!(path_texts(&foreign), ["spec.d", "spec.parameters.a", "spec.parameters[b.c]"]);
 }
 
 #[test]
-fn a_deployment_that_selects_other_pods_is_made_anew() {
-    let wire = changed(&[]);
-    let canaries = objects_of(&wire);
+fn deployment_with_another_selector_is_recreated() {
+    let wire = example_with_changes(&[]);
+    let canaries = desired_objects_of(&wire);
     let templates = WorkloadTemplates::parse(
         "deployments: {capi-provider: {spec: {selector: {matchLabels: {control-plane: capi}}, template: {metadata: {labels: {control-plane: capi}}, spec: {containers: [{name: manager, image: x}]}}}}}",
     );
     let templates = templates.unwrap();
-    let components = desired_objects(&valid(&wire), &inputs(&wire, &templates));
-    let mut server = converged(&canaries);
+    let components = desired_objects(&validated_cluster(&wire), &example_inputs(&wire, &templates));
+    let mut server = converged_server(&canaries);
     let changes = server.reconcile(&components);
-    let [Change::Prune { key, .. }] = changes.as_slice() else { panic!("{changes:?}") };
+    let [ObjectChange::Prune { key, .. }] = changes.as_slice() else { panic!("{changes:?}") };
     assert_eq!(key.name, "capi-provider");
     let changes = server.reconcile(&components);
-    assert!(matches!(changes.as_slice(), [Change::Create { .. }]));
+    assert!(matches!(changes.as_slice(), [ObjectChange::Create { .. }]));
     assert_eq!(server.reconcile(&components), []);
 }
 
 #[test]
 fn a_selector_with_an_empty_list_is_the_same_selector() {
-    let wire = changed(&[]);
+    let wire = example_with_changes(&[]);
     let template = |image: &str| {
         let text = format!(
             "deployments: {{kube-apiserver: {{spec: {{selector: {{matchLabels: {{app: kas}}, matchExpressions: []}}, template: {{metadata: {{labels: {{app: kas}}}}, spec: {{securityContext: {{runAsUser: 1001}}, containers: [{{name: kube-apiserver, image: {image}}}]}}}}}}}}}}"
         );
         let templates = WorkloadTemplates::parse(&text).unwrap();
-        desired_objects(&valid(&wire), &inputs(&wire, &templates))
+        desired_objects(&validated_cluster(&wire), &example_inputs(&wire, &templates))
     };
     // The server stores no empty lists.
-    let mut server = converged(&template("one"));
+    let mut server = converged_server(&template("one"));
     let changes = server.reconcile(&template("two"));
-    let [Change::Apply { why, .. }] = changes.as_slice() else { panic!("{changes:?}") };
-    assert!(paths(why).iter().any(|path| path.ends_with("image")), "{why:?}");
+    let [ObjectChange::Apply { differing_fields: why, .. }] = changes.as_slice() else { panic!("{changes:?}") };
+    assert!(path_texts(why).iter().any(|path| path.ends_with("image")), "{why:?}");
 }
 
 #[test]
-fn another_secret_name_changes_exactly_what_it_is_in() {
-    let mut server = converged(&objects_of(&changed(&[])));
+fn changed_secret_name_changes_only_objects_that_contain_it() {
+    let mut server = converged_server(&desired_objects_of(&example_with_changes(&[])));
     let field = format!("{CONTROL_PLANE}/disk/credentialsSecretName");
-    let renamed = objects_of(&changed(&[(field, json!("another"))]));
-    insta::assert_snapshot!(plan_text(&diff(&server.observed(), &renamed, OURS)));
+    let renamed = desired_objects_of(&example_with_changes(&[(field, json!("another"))]));
+    insta::assert_snapshot!(format_plan(&diff_objects(&server.observed_objects(), &renamed, OWNED_BY_EXAMPLE)));
     server.reconcile(&renamed);
     assert_eq!(server.reconcile(&renamed), []);
 }
 
 /// The objects of the two writers, each told its own reader.
 fn two_operators(one: Option<&str>, other: Option<&str>) -> [Vec<DesiredObject>; 2] {
-    let wire = changed(&[]);
+    let wire = example_with_changes(&[]);
     let templates = WorkloadTemplates::default();
-    [(one, Writer::HostedCluster), (other, Writer::ControlPlane)].map(|(reader, writer)| {
+    [(one, ObjectWriter::HostedCluster), (other, ObjectWriter::ControlPlane)].map(|(reader, writer)| {
         let vault_reader = reader.map(|text| text.parse().unwrap());
-        let inputs = Inputs { vault_reader, ..inputs(&wire, &templates) };
-        let objects = desired_objects(&valid(&wire), &inputs);
+        let inputs = DesiredObjectInputs { vault_reader, ..example_inputs(&wire, &templates) };
+        let objects = desired_objects(&validated_cluster(&wire), &inputs);
         objects.into_iter().filter(|object| object.writer == writer).collect()
     })
 }
@@ -401,16 +401,16 @@ proptest! {
 
     #[test]
     fn the_second_reconcile_writes_nothing(changes in any_changes()) {
-        let objects = objects_of(&changed(&changes));
-        let mut server = Server::default();
+        let objects = desired_objects_of(&example_with_changes(&changes));
+        let mut server = FakeApiServer::default();
         server.reconcile(&objects);
         prop_assert_eq!(server.reconcile(&objects), vec![]);
     }
 
     #[test]
-    fn from_any_cluster_to_any_other_it_takes_one_reconcile(one in any_changes(), other in any_changes()) {
-        let (one, other) = (objects_of(&changed(&one)), objects_of(&changed(&other)));
-        let mut server = Server::default();
+    fn any_cluster_change_converges_in_one_reconcile(one in any_changes(), other in any_changes()) {
+        let (one, other) = (desired_objects_of(&example_with_changes(&one)), desired_objects_of(&example_with_changes(&other)));
+        let mut server = FakeApiServer::default();
         server.reconcile(&one);
         server.reconcile(&other);
         prop_assert_eq!(server.reconcile(&other), vec![]);
@@ -420,16 +420,16 @@ proptest! {
     }
 
     #[test]
-    fn two_operators_that_were_told_different_readers_come_to_rest(
+    fn two_operators_with_different_vault_readers_converge(
         order in prop::collection::vec(any::<bool>(), 6..12),
         one in prop::option::of("[0-9a-f]{8}-0000-4000-8000-000000000000"),
         other in prop::option::of("[0-9a-f]{8}-0000-4000-8000-000000000000"),
     ) {
         let operators = two_operators(one.as_deref(), other.as_deref());
-        let mut server = Server::default();
-        let reconcile = |turn: bool, server: &mut Server| {
-            let changes = diff(&server.observed(), &operators[usize::from(turn)], Pruning::Never);
-            server.apply(&changes);
+        let mut server = FakeApiServer::default();
+        let reconcile = |turn: bool, server: &mut FakeApiServer| {
+            let changes = diff_objects(&server.observed_objects(), &operators[usize::from(turn)], PruneScope::Never);
+            server.apply_changes(&changes);
         };
         for turn in order {
             reconcile(turn, &mut server);
@@ -442,12 +442,12 @@ proptest! {
             reconcile(turn, &mut server);
         }
         prop_assert_eq!(server.writes, before, "they write in turn");
-        let class = key(&operators[0], "managed-azure-kms");
-        let live = &server.observed()[&class].value;
+        let class = key_of(&operators[0], "managed-azure-kms");
+        let live = &server.observed_objects()[&class].value;
         let reader = live.pointer("/spec/parameters/userAssignedIdentityID");
         let reader = reader.and_then(Value::as_str).unwrap_or_default();
         prop_assert_eq!(reader, one.unwrap_or_default(), "the writer of HostedClusters decides");
-        let hash = crate::hash::desired_state_hash(&reference_shape(&server.applied[&class][&Writer::ControlPlane]));
-        prop_assert_eq!(&live["metadata"]["annotations"][DESIRED_STATE_HASH], &json!(hash));
+        let hash = crate::hash::desired_state_hash(&without_ownership_marks(&server.applied[&class][&ObjectWriter::ControlPlane]));
+        prop_assert_eq!(&live["metadata"]["annotations"][DESIRED_STATE_HASH_ANNOTATION], &json!(hash));
     }
 }

@@ -1,6 +1,6 @@
 use jiff::ToSpan;
 use lanyard_api::HostedClusterIdentities;
-use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
+use lanyard_api::hosted_cluster_identities::HostedClusterIdentitiesStatus;
 use proptest::prelude::*;
 
 use super::*;
@@ -10,8 +10,8 @@ fn day(day: i64) -> Timestamp {
 }
 
 /// As managed identities have them: 90 days, to be renewed at half time.
-fn stamps() -> Stamps {
-    Stamps {
+fn half_time_renewal_timestamps() -> ForecastTimestamps {
+    ForecastTimestamps {
         not_before: Some(day(0)),
         renew_after: Some(day(45)),
         cannot_renew_after: Some(day(90)),
@@ -19,31 +19,31 @@ fn stamps() -> Stamps {
     }
 }
 
-fn hourly() -> Policy {
-    Policy { reach: Reach::of_node_plugin(Duration::from_hours(1)), ..Policy::default() }
+fn hourly_poll_policy() -> RenewalPolicy {
+    RenewalPolicy { propagation_delay: PropagationDelay::for_node_plugin(Duration::from_hours(1)), ..RenewalPolicy::default() }
 }
 
-fn verdict(stamps: Stamps, now: Timestamp) -> Verdict {
-    forecast(stamps, &hourly(), now).verdict
+fn renewal_state(stamps: ForecastTimestamps, now: Timestamp) -> RenewalState {
+    forecast_renewal(stamps, &hourly_poll_policy(), now).verdict
 }
 
 #[test]
-fn a_credential_goes_through_every_verdict_in_its_turn() {
-    let reach = SignedDuration::try_from(hourly().reach.longest()).unwrap();
+fn credential_passes_through_every_renewal_state() {
+    let reach = SignedDuration::try_from(hourly_poll_policy().propagation_delay.total()).unwrap();
     assert_eq!(reach, SignedDuration::from_secs(2 * 3600 + 360 + 90 + 1));
     let overdue = day(46) + reach;
     let too_late = day(90) - reach;
     for (from, expected) in [
-        (day(0), Verdict::Ok),
-        (day(45), Verdict::RenewalDue),
-        (overdue, Verdict::Overdue),
-        (too_late, Verdict::TooLate),
-        (day(90), Verdict::Expired),
+        (day(0), RenewalState::Ok),
+        (day(45), RenewalState::RenewalDue),
+        (overdue, RenewalState::Overdue),
+        (too_late, RenewalState::TooLate),
+        (day(90), RenewalState::Expired),
     ] {
-        assert_eq!(verdict(stamps(), from), expected, "from {from}");
-        assert!(verdict(stamps(), from - 1.second()) < expected || from == day(0), "before {from}");
+        assert_eq!(renewal_state(half_time_renewal_timestamps(), from), expected, "from {from}");
+        assert!(renewal_state(half_time_renewal_timestamps(), from - 1.second()) < expected || from == day(0), "before {from}");
     }
-    let forecast = forecast(stamps(), &hourly(), day(0));
+    let forecast = forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), day(0));
     assert_eq!(forecast.renew_by, Some(day(46)));
     assert_eq!(forecast.overdue_from, Some(overdue));
     assert_eq!(forecast.last_write_at, Some(too_late));
@@ -51,73 +51,73 @@ fn a_credential_goes_through_every_verdict_in_its_turn() {
 }
 
 #[test]
-fn what_cannot_be_renewed_any_more_is_too_late_though_it_lasts() {
-    let stamps = Stamps { cannot_renew_after: Some(day(60)), ..stamps() };
-    assert_eq!(verdict(stamps, day(60)), Verdict::TooLate);
-    assert_eq!(forecast(stamps, &hourly(), day(0)).last_write_at, Some(day(60)));
+fn non_renewable_identity_is_too_late_before_expiry() {
+    let stamps = ForecastTimestamps { cannot_renew_after: Some(day(60)), ..half_time_renewal_timestamps() };
+    assert_eq!(renewal_state(stamps, day(60)), RenewalState::TooLate);
+    assert_eq!(forecast_renewal(stamps, &hourly_poll_policy(), day(0)).last_write_at, Some(day(60)));
     // No write helps any more, and there is time for another identity.
-    let told = forecast(stamps, &hourly(), day(60));
+    let told = forecast_renewal(stamps, &hourly_poll_policy(), day(60));
     assert_eq!(told.reason(), "IdentityNotRenewable");
     assert_eq!(
-        told.sentence(),
+        told.summary(),
         format!(
             "the identity cannot be renewed since {}, and its credential ends at {}; next: make another identity, and name its secret in the HostedCluster before the credential ends",
             day(60),
             day(90)
         )
     );
-    let overdue = forecast(stamps, &hourly(), day(60) - 1.second()).sentence();
+    let overdue = forecast_renewal(stamps, &hourly_poll_policy(), day(60) - 1.second()).summary();
     assert!(overdue.contains("the identity cannot be renewed after 2026-03-02"), "{overdue}");
-    let stamps = Stamps { cannot_renew_after: None, ..stamps };
-    assert_eq!(verdict(stamps, day(60)), Verdict::Overdue);
-    assert_eq!(forecast(stamps, &hourly(), day(90) - 1.second()).reason(), "RenewalTooLate");
+    let stamps = ForecastTimestamps { cannot_renew_after: None, ..stamps };
+    assert_eq!(renewal_state(stamps, day(60)), RenewalState::Overdue);
+    assert_eq!(forecast_renewal(stamps, &hourly_poll_policy(), day(90) - 1.second()).reason(), "RenewalTooLate");
 }
 
 #[test]
 fn without_a_stamp_for_it_a_renewal_is_assumed_in_the_last_fifth() {
-    let bare = Stamps { renew_after: None, cannot_renew_after: None, ..stamps() };
-    let found = forecast(bare, &hourly(), day(0));
+    let bare = ForecastTimestamps { renew_after: None, cannot_renew_after: None, ..half_time_renewal_timestamps() };
+    let found = forecast_renewal(bare, &hourly_poll_policy(), day(0));
     assert_eq!((found.renew_from, found.renewal_is_assumed), (Some(day(72)), true));
-    let bare = Stamps { not_before: None, ..bare };
-    assert_eq!(forecast(bare, &hourly(), day(0)).renew_from, Some(day(83)));
+    let bare = ForecastTimestamps { not_before: None, ..bare };
+    assert_eq!(forecast_renewal(bare, &hourly_poll_policy(), day(0)).renew_from, Some(day(83)));
 }
 
 #[test]
-fn without_an_end_nothing_is_known() {
-    let found = forecast(Stamps { not_after: None, ..stamps() }, &hourly(), day(200));
-    assert_eq!((found.verdict, found.last_write_at), (Verdict::Unknown, None));
+fn missing_expiry_gives_unknown_state() {
+    let found = forecast_renewal(ForecastTimestamps { not_after: None, ..half_time_renewal_timestamps() }, &hourly_poll_policy(), day(200));
+    assert_eq!((found.verdict, found.last_write_at), (RenewalState::Unknown, None));
     assert_eq!(found.renew_from, Some(day(45)));
-    assert!(found.verdict.is_unknown() && !found.verdict.is_alarming());
+    assert!(found.verdict.is_unknown() && !found.verdict.requires_action());
 }
 
 #[test]
-fn a_window_that_is_too_short_for_the_interval_is_told_at_its_beginning() {
+fn short_renewal_window_is_reported_from_its_start() {
     let end = day(0) + 2.hours();
-    let short = Stamps {
+    let short = ForecastTimestamps {
         not_before: Some(day(0)),
         renew_after: Some(day(0) + 90.minutes()),
         cannot_renew_after: None,
         not_after: Some(end),
     };
-    assert_eq!(verdict(short, day(0)), Verdict::TooLate, "every write needs longer than it lives");
-    let patient = Policy { reach: Reach::of_node_plugin(Duration::from_mins(10)), ..hourly() };
-    let found = forecast(short, &patient, day(0));
+    assert_eq!(renewal_state(short, day(0)), RenewalState::TooLate, "every write needs longer than it lives");
+    let patient = RenewalPolicy { propagation_delay: PropagationDelay::for_node_plugin(Duration::from_mins(10)), ..hourly_poll_policy() };
+    let found = forecast_renewal(short, &patient, day(0));
     assert_eq!(found.overdue_from, short.renew_after);
 }
 
 #[test]
-fn the_reach_is_the_sum_of_its_parts() {
-    assert_eq!(Reach::default().longest(), Duration::from_secs(120 + 12 + 120 + 90 + 1));
-    let driver = Reach::of_secrets_store_driver(Duration::from_hours(1));
-    assert_eq!(driver.longest(), Duration::from_secs(7 * 3600 + 90));
+fn propagation_delay_is_the_sum_of_its_parts() {
+    assert_eq!(PropagationDelay::default().total(), Duration::from_secs(120 + 12 + 120 + 90 + 1));
+    let driver = PropagationDelay::for_secrets_store_driver(Duration::from_hours(1));
+    assert_eq!(driver.total(), Duration::from_secs(7 * 3600 + 90));
 }
 
 #[test]
-fn every_verdict_has_a_name_a_sentence_and_a_next_step_if_it_needs_one() {
-    let mut names: Vec<_> = Verdict::ALL.iter().map(|it| it.name()).collect();
+fn every_renewal_state_has_name_summary_and_hint() {
+    let mut names: Vec<_> = RenewalState::ALL.iter().map(|it| it.name()).collect();
     names.dedup();
     assert_eq!(names.len(), 6);
-    assert!(Verdict::ALL.is_sorted());
+    assert!(RenewalState::ALL.is_sorted());
     for (now, part) in [
         (day(0), "its credential ends at 2026-04-01T00:00:00Z"),
         (day(45), "is renewed since 2026-02-15T00:00:00Z"),
@@ -125,31 +125,31 @@ fn every_verdict_has_a_name_a_sentence_and_a_next_step_if_it_needs_one() {
         (day(90) - 1.second(), "comes too late"),
         (day(91), "ended at 2026-04-01T00:00:00Z; next: renew"),
     ] {
-        let sentence = forecast(stamps(), &hourly(), now).sentence();
+        let sentence = forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), now).summary();
         assert!(sentence.contains(part), "{sentence}");
     }
-    for verdict in Verdict::ALL {
-        assert_eq!(verdict.hint().is_some(), verdict.is_alarming() || verdict.is_unknown());
+    for verdict in RenewalState::ALL {
+        assert_eq!(verdict.hint().is_some(), verdict.requires_action() || verdict.is_unknown());
     }
 }
 
 #[test]
-fn a_sentence_and_the_verdict_stay_until_the_next_change() {
+fn summary_and_state_stay_until_the_next_change() {
     let mut now = day(-10);
     let mut seen = Vec::new();
-    while let Some(next) = forecast(stamps(), &hourly(), now).next_change() {
+    while let Some(next) = forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), now).next_change_at() {
         let (one, other) = (
-            forecast(stamps(), &hourly(), now),
-            forecast(stamps(), &hourly(), next - 1.nanosecond()),
+            forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), now),
+            forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), next - 1.nanosecond()),
         );
-        assert_eq!((one.verdict, one.sentence()), (other.verdict, other.sentence()));
+        assert_eq!((one.verdict, one.summary()), (other.verdict, other.summary()));
         seen.push(one.verdict);
         now = next;
     }
-    assert_eq!(seen, [Verdict::Ok, Verdict::RenewalDue, Verdict::Overdue, Verdict::TooLate]);
+    assert_eq!(seen, [RenewalState::Ok, RenewalState::RenewalDue, RenewalState::Overdue, RenewalState::TooLate]);
 }
 
-pub(super) fn cluster(name: &str, identities: &[(&str, Stamps)]) -> HostedClusterIdentities {
+pub(super) fn identities_of_cluster(name: &str, identities: &[(&str, ForecastTimestamps)]) -> HostedClusterIdentities {
     let mut cluster = HostedClusterIdentities::default();
     cluster.metadata.namespace = Some("clusters".to_owned());
     cluster.metadata.name = Some(name.to_owned());
@@ -163,25 +163,25 @@ pub(super) fn cluster(name: &str, identities: &[(&str, Stamps)]) -> HostedCluste
         ..IdentityStatus::default()
     });
     let identities = identities.collect();
-    cluster.status = Some(IdentitiesStatus { identities, ..IdentitiesStatus::default() });
+    cluster.status = Some(HostedClusterIdentitiesStatus { identities, ..HostedClusterIdentitiesStatus::default() });
     cluster
 }
 
 #[test]
-fn the_timeline_goes_by_the_last_moment_at_which_something_helps() {
-    let until = |end: i64| Stamps { not_after: Some(day(end)), ..Stamps::default() };
+fn timeline_is_sorted_by_last_write_at() {
+    let until = |end: i64| ForecastTimestamps { not_after: Some(day(end)), ..ForecastTimestamps::default() };
     let clusters = [
-        cluster("one", &[("disk", until(30)), ("file", Stamps::default()), ("network", until(10))]),
-        HostedClusterIdentities { status: None, ..cluster("two", &[]) },
-        cluster(
+        identities_of_cluster("one", &[("disk", until(30)), ("file", ForecastTimestamps::default()), ("network", until(10))]),
+        HostedClusterIdentities { status: None, ..identities_of_cluster("two", &[]) },
+        identities_of_cluster(
             "three",
             &[
                 ("disk", until(10)),
-                ("kms", Stamps { cannot_renew_after: Some(day(5)), ..until(60) }),
+                ("kms", ForecastTimestamps { cannot_renew_after: Some(day(5)), ..until(60) }),
             ],
         ),
     ];
-    let entries = timeline(&clusters, &hourly(), day(0));
+    let entries = renewal_timeline(&clusters, &hourly_poll_policy(), day(0));
     let order: Vec<_> =
         entries.iter().map(|it| (it.cluster.as_str(), it.component.as_str())).collect();
     assert_eq!(
@@ -196,14 +196,14 @@ fn the_timeline_goes_by_the_last_moment_at_which_something_helps() {
         ]
     );
     assert!(entries[4].is_unknown() && entries[5].is_unknown());
-    assert_eq!(entries[1].next.unwrap().moment, Moment::RenewFrom);
+    assert_eq!(entries[1].next.unwrap().moment, RenewalMilestone::RenewFrom);
     let reversed: Vec<_> = clusters.into_iter().rev().collect();
-    assert_eq!(timeline(&reversed, &hourly(), day(0)), entries);
+    assert_eq!(renewal_timeline(&reversed, &hourly_poll_policy(), day(0)), entries);
 }
 
 #[test]
-fn what_ends_within_a_time_is_what_ends_by_then_or_needs_somebody_now() {
-    let entry = |now| timeline(&[cluster("one", &[("disk", stamps())])], &hourly(), now).remove(0);
+fn ends_within_includes_expiring_and_alarming_entries() {
+    let entry = |now| renewal_timeline(&[identities_of_cluster("one", &[("disk", half_time_renewal_timestamps())])], &hourly_poll_policy(), now).remove(0);
     assert!(!entry(day(0)).ends_within(Duration::from_hours(90 * 24 - 1)));
     assert!(entry(day(0)).ends_within(Duration::from_hours(90 * 24)));
     assert!(!entry(day(45)).ends_within(Duration::ZERO), "a renewal that is due is no alarm");
@@ -211,8 +211,8 @@ fn what_ends_within_a_time_is_what_ends_by_then_or_needs_somebody_now() {
 }
 
 #[test]
-fn an_entry_is_told_to_programs_with_stable_names() {
-    let entry = timeline(&[cluster("one", &[("disk", stamps())])], &hourly(), day(50)).remove(0);
+fn timeline_entry_serializes_with_stable_names() {
+    let entry = renewal_timeline(&[identities_of_cluster("one", &[("disk", half_time_renewal_timestamps())])], &hourly_poll_policy(), day(50)).remove(0);
     let told = serde_json::to_value(&entry).unwrap();
     for (field, expected) in [
         ("namespace", "clusters"),
@@ -234,7 +234,7 @@ fn an_entry_is_told_to_programs_with_stable_names() {
 
 proptest! {
     #[test]
-    fn whatever_the_stamps_moments_are_in_order_and_verdicts_only_get_worse(
+    fn milestones_are_ordered_and_states_only_get_worse(
         begin in proptest::option::of(-400_i64..400),
         renewal in proptest::option::of(-400_i64..400),
         cannot in proptest::option::of(-400_i64..400),
@@ -243,22 +243,22 @@ proptest! {
         patience in 0_u64..1_000_000,
         looks in proptest::collection::vec(-500_i64..500, 2..10),
     ) {
-        let stamps = Stamps {
+        let stamps = ForecastTimestamps {
             not_before: begin.map(day),
             renew_after: renewal.map(day),
             cannot_renew_after: cannot.map(day),
             not_after: end.map(day),
         };
-        let policy = Policy {
-            reach: Reach::of_node_plugin(Duration::from_secs(interval)),
-            patience: Duration::from_secs(patience),
+        let policy = RenewalPolicy {
+            propagation_delay: PropagationDelay::for_node_plugin(Duration::from_secs(interval)),
+            grace_period: Duration::from_secs(patience),
         };
         let mut looks = looks;
         looks.sort_unstable();
-        let verdicts: Vec<_> = looks.iter().map(|look| forecast(stamps, &policy, day(*look)).verdict).collect();
+        let verdicts: Vec<_> = looks.iter().map(|look| forecast_renewal(stamps, &policy, day(*look)).verdict).collect();
         prop_assert!(verdicts.is_sorted(), "{verdicts:?}");
-        let found = forecast(stamps, &policy, day(0));
-        prop_assert_eq!(found.verdict == Verdict::Unknown, end.is_none());
+        let found = forecast_renewal(stamps, &policy, day(0));
+        prop_assert_eq!(found.verdict == RenewalState::Unknown, end.is_none());
         if let (Some(overdue), Some(last), Some(end)) = (found.overdue_from, found.last_write_at, found.expires_at) {
             prop_assert!(overdue <= last && last <= end);
         }

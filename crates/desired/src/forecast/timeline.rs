@@ -7,12 +7,12 @@ use lanyard_api::HostedClusterIdentities;
 use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use serde::Serialize;
 
-use super::{Forecast, Policy, Stamps, Verdict, after, forecast, forecast_identity};
+use super::{RenewalForecast, RenewalPolicy, ForecastTimestamps, RenewalState, add_saturating, forecast_renewal, forecast_identity_renewal};
 
 /// A moment in the life of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "&'static str")]
-pub enum Moment {
+pub enum RenewalMilestone {
     /// From here on a newer one is to be expected.
     RenewFrom,
     /// From here on it is overdue.
@@ -23,7 +23,7 @@ pub enum Moment {
     Expiry,
 }
 
-impl Moment {
+impl RenewalMilestone {
     /// Every moment, in the order of time.
     pub const ALL: [Self; 4] = [Self::RenewFrom, Self::OverdueFrom, Self::LastWrite, Self::Expiry];
 
@@ -48,8 +48,8 @@ impl Moment {
     }
 }
 
-impl From<Moment> for &'static str {
-    fn from(moment: Moment) -> Self {
+impl From<RenewalMilestone> for &'static str {
+    fn from(moment: RenewalMilestone) -> Self {
         moment.name()
     }
 }
@@ -57,7 +57,7 @@ impl From<Moment> for &'static str {
 /// The forecast of one identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct TimelineEntry {
     /// The namespace of the hosted cluster.
     pub namespace: String,
     /// The name of the hosted cluster.
@@ -71,10 +71,10 @@ pub struct Entry {
     pub loaded_version: Option<String>,
     /// What will become of it.
     #[serde(flatten)]
-    pub forecast: Forecast,
+    pub forecast: RenewalForecast,
     /// What happens next: [`Moment`], and when.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<NextMoment>,
+    pub next: Option<NextMilestone>,
     /// What to do next, where something is to be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<&'static str>,
@@ -82,41 +82,41 @@ pub struct Entry {
 
 /// What happens next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct NextMoment {
+pub struct NextMilestone {
     /// What.
-    pub moment: Moment,
+    pub moment: RenewalMilestone,
     /// When.
     pub at: Timestamp,
 }
 
 /// The identities of all clusters by the last moment at which something can be done for them, what
 /// nobody knows last. A cluster of which nothing was told has one entry that says so.
-pub fn timeline(
+pub fn renewal_timeline(
     clusters: &[HostedClusterIdentities],
-    policy: &Policy,
+    policy: &RenewalPolicy,
     now: Timestamp,
-) -> Vec<Entry> {
+) -> Vec<TimelineEntry> {
     let mut entries: Vec<_> =
-        clusters.iter().flat_map(|cluster| entries_of(cluster, policy, now)).collect();
-    entries.sort_by(|one, other| key(one).cmp(&key(other)));
+        clusters.iter().flat_map(|cluster| cluster_entries(cluster, policy, now)).collect();
+    entries.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
     entries
 }
 
-fn key(entry: &Entry) -> impl Ord + '_ {
+fn sort_key(entry: &TimelineEntry) -> impl Ord + '_ {
     let deadline = entry.forecast.last_write_at;
     (deadline.is_none(), deadline, &entry.namespace, &entry.cluster, &entry.component)
 }
 
-fn entries_of(cluster: &HostedClusterIdentities, policy: &Policy, now: Timestamp) -> Vec<Entry> {
+fn cluster_entries(cluster: &HostedClusterIdentities, policy: &RenewalPolicy, now: Timestamp) -> Vec<TimelineEntry> {
     let namespace = cluster.metadata.namespace.clone().unwrap_or_default();
     let name = cluster.metadata.name.clone().unwrap_or_default();
-    let entry = |identity: &IdentityStatus, forecast: Forecast| Entry {
+    let entry = |identity: &IdentityStatus, forecast: RenewalForecast| TimelineEntry {
         namespace: namespace.clone(),
         cluster: name.clone(),
         component: identity.component.clone(),
         ready: identity.ready.clone(),
         loaded_version: identity.loaded_version.clone(),
-        next: forecast.next_moment(),
+        next: forecast.next_milestone(),
         hint: forecast.hint(),
         forecast,
     };
@@ -125,34 +125,34 @@ fn entries_of(cluster: &HostedClusterIdentities, policy: &Policy, now: Timestamp
         [] => {
             let nothing = IdentityStatus {
                 component: "*".to_owned(),
-                ready: crate::status::UNKNOWN.to_owned(),
+                ready: crate::status::CONDITION_UNKNOWN.to_owned(),
                 ..IdentityStatus::default()
             };
-            vec![entry(&nothing, forecast(Stamps::default(), policy, now))]
+            vec![entry(&nothing, forecast_renewal(ForecastTimestamps::default(), policy, now))]
         }
         identities => {
-            identities.iter().map(|it| entry(it, forecast_identity(it, policy, now))).collect()
+            identities.iter().map(|it| entry(it, forecast_identity_renewal(it, policy, now))).collect()
         }
     }
 }
 
-impl Forecast {
+impl RenewalForecast {
     /// What happens next.
-    pub fn next_moment(&self) -> Option<NextMoment> {
-        let mut moments = self.moments().into_iter().filter(|(at, _)| *at > self.at);
-        moments.next().map(|(at, moment)| NextMoment { moment, at })
+    pub fn next_milestone(&self) -> Option<NextMilestone> {
+        let mut moments = self.milestones().into_iter().filter(|(at, _)| *at > self.evaluated_at);
+        moments.next().map(|(at, moment)| NextMilestone { moment, at })
     }
 }
 
-impl Entry {
+impl TimelineEntry {
     /// Whether it ends within this time from when the forecast was made, or needs somebody by then.
     pub fn ends_within(&self, time: Duration) -> bool {
-        let ends = |at: Timestamp| at <= after(self.forecast.at, time);
-        self.forecast.verdict.is_alarming() || self.forecast.expires_at.is_some_and(ends)
+        let ends = |at: Timestamp| at <= add_saturating(self.forecast.evaluated_at, time);
+        self.forecast.verdict.requires_action() || self.forecast.expires_at.is_some_and(ends)
     }
 
     /// Whether nobody knows when it ends.
     pub fn is_unknown(&self) -> bool {
-        self.forecast.verdict == Verdict::Unknown
+        self.forecast.verdict == RenewalState::Unknown
     }
 }

@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-fn class(extra: &str) -> Value {
+fn class_json(extra: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -13,7 +13,7 @@ fn class(extra: &str) -> Value {
 }
 
 #[test]
-fn what_html_reads_is_escaped_as_go_escapes_it() {
+fn html_characters_are_escaped_as_in_go() {
     let object = json!({"b": "<a href=\"x\">&\u{2028}\u{2029}\n\t\u{1}é", "a": [1, true, null]});
     let expected = "{\"a\":[1,true,null],\"b\":\"\\u003ca href=\\\"x\\\"\\u003e\\u0026\\u2028\\u2029\\n\\t\\u0001é\"}";
     let mut text = String::new();
@@ -23,12 +23,12 @@ fn what_html_reads_is_escaped_as_go_escapes_it() {
 
 /// A class of an earlier fixture, whose object had no name.
 #[test]
-fn a_fixture_of_the_reference_hashes_as_it_says() {
+fn reference_fixture_has_its_recorded_hash() {
     let class = json!({
         "apiVersion": "secrets-store.csi.x-k8s.io/v1",
         "kind": "SecretProviderClass",
         "metadata": {
-            "annotations": {DESIRED_STATE_HASH: "dropped with its map"},
+            "annotations": {DESIRED_STATE_HASH_ANNOTATION: "dropped with its map"},
             "creationTimestamp": null,
             "name": "managed-azure-kms",
             "namespace": "hcp-namespace",
@@ -62,27 +62,27 @@ fn a_fixture_of_the_reference_hashes_as_it_says() {
 }
 
 #[test]
-fn what_the_server_writes_does_not_count() {
-    let mut live = class("x");
+fn server_written_metadata_is_not_hashed() {
+    let mut live = class_json("x");
     let hash = desired_state_hash(&live);
     live["metadata"]["uid"] = json!("u");
     live["metadata"]["generation"] = json!(3);
     live["metadata"]["creationTimestamp"] = Value::Null;
     live["metadata"]["resourceVersion"] = json!("1");
     live["metadata"]["managedFields"] = json!([{}]);
-    live["metadata"]["annotations"] = json!({DESIRED_STATE_HASH: "old"});
+    live["metadata"]["annotations"] = json!({DESIRED_STATE_HASH_ANNOTATION: "old"});
     live["status"] = json!({});
     assert_eq!(desired_state_hash(&live), hash);
 }
 
 #[test]
 fn an_empty_uid_of_an_owner_and_every_other_annotation_count() {
-    let hash = desired_state_hash(&class("x"));
-    let mut other = class("x");
+    let hash = desired_state_hash(&class_json("x"));
+    let mut other = class_json("x");
     other["metadata"]["ownerReferences"][0].as_object_mut().unwrap().remove("uid");
     assert_ne!(desired_state_hash(&other), hash);
-    let mut other = class("x");
-    other["metadata"]["annotations"] = json!({"a": "b", DESIRED_STATE_HASH: "old"});
+    let mut other = class_json("x");
+    other["metadata"]["annotations"] = json!({"a": "b", DESIRED_STATE_HASH_ANNOTATION: "old"});
     assert_ne!(desired_state_hash(&other), hash);
 }
 
@@ -103,18 +103,18 @@ fn the_order_of_mounted_values_does_not_count_and_their_kind_does() {
 }
 
 /// The same value, written with the entries of each map the other way round.
-fn reversed(value: &Value) -> String {
+fn reversed_json(value: &Value) -> String {
     match value {
         Value::Object(map) => {
             let entries: Vec<_> = map
                 .iter()
                 .rev()
-                .map(|(key, value)| format!("{}:{}", json!(key), reversed(value)))
+                .map(|(key, value)| format!("{}:{}", json!(key), reversed_json(value)))
                 .collect();
             format!("{{{}}}", entries.join(","))
         }
         Value::Array(items) => {
-            format!("[{}]", items.iter().map(reversed).collect::<Vec<_>>().join(","))
+            format!("[{}]", items.iter().map(reversed_json).collect::<Vec<_>>().join(","))
         }
         scalar => scalar.to_string(),
     }
@@ -125,13 +125,13 @@ proptest! {
     fn the_hash_ignores_the_order_of_keys_and_sees_every_byte(
         one in "\\PC{0,20}", other in "\\PC{0,20}", version in "[0-9]{1,9}",
     ) {
-        let object = class(&one);
+        let object = class_json(&one);
         let hash = desired_state_hash(&object);
-        let turned: Value = serde_json::from_str(&reversed(&object)).unwrap();
+        let turned: Value = serde_json::from_str(&reversed_json(&object)).unwrap();
         prop_assert_eq!(&desired_state_hash(&turned), &hash);
         let mut live = object;
         live["metadata"]["resourceVersion"] = json!(version);
         prop_assert_eq!(&desired_state_hash(&live), &hash);
-        prop_assert_eq!(desired_state_hash(&class(&other)) == hash, one == other);
+        prop_assert_eq!(desired_state_hash(&class_json(&other)) == hash, one == other);
     }
 }

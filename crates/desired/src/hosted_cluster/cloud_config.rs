@@ -11,27 +11,27 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use lanyard_vocabulary::component::Told;
+use lanyard_vocabulary::component::CredentialPathSource;
 use serde::Serialize;
 
-use super::names::{Names, metadata};
-use super::{HealthProbe, ValidatedHostedCluster};
+use super::render_context::{RenderContext, object_metadata};
+use super::{LoadBalancerHealthProbe, ValidatedHostedCluster};
 use crate::hash::escape_html;
 
 /// The key of the configuration in Secrets and `ConfigMap`s.
-pub const CLOUD_CONF: &str = "cloud.conf";
+pub const CLOUD_CONFIG_KEY: &str = "cloud.conf";
 /// The `ConfigMap` with the configuration of the nodes.
 pub const WORKER_CONFIG_MAP: &str = "azure-cloud-config";
 
 /// The key with the path of the credential file.
-pub const IDENTITY_PATH: &str = "aadMSIDataPlaneIdentityPath";
+pub const CREDENTIAL_PATH_KEY: &str = "aadMSIDataPlaneIdentityPath";
 
 /// The Secrets whose layout is not that of the cloud provider.
-const KMS_LAYOUT: &[&str] = &["azure-kms-config"];
+const KMS_LAYOUT_SECRETS: &[&str] = &["azure-kms-config"];
 
 /// Who reads a configuration of the cloud provider's layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reader {
+enum CloudConfigReader {
     /// The nodes: they have an identity of their own and no credential file.
     Workers,
     /// The cloud controller manager.
@@ -82,7 +82,7 @@ struct CloudProviderConfig<'a> {
 /// The layout of the KMS plugin.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct KmsConfig<'a> {
+struct KmsPluginCloudConfig<'a> {
     cloud: &'a str,
     tenant_id: &'a str,
     use_managed_identity_extension: bool,
@@ -110,27 +110,27 @@ struct KmsConfig<'a> {
 }
 
 /// A Secret for every consumer that is told its path by a cloud configuration.
-pub(super) fn cloud_config_secrets(cluster: &ValidatedHostedCluster, names: &Names) -> Vec<Secret> {
+pub(super) fn desired_cloud_config_secrets(cluster: &ValidatedHostedCluster, names: &RenderContext) -> Vec<Secret> {
     let mut secrets = Vec::new();
-    for (component, identity) in cluster.components() {
+    for (component, identity) in cluster.running_components() {
         for consumer in component.consumers() {
             let path = format!("{}/{}", consumer.mount_path, identity.secret_name);
-            let (name, text) = match consumer.told {
-                Told::CloudConfig { secret, .. } if KMS_LAYOUT.contains(&secret) => {
-                    (secret, kms_config(cluster, &path))
+            let (name, text) = match consumer.path_source {
+                CredentialPathSource::CloudConfig { secret, .. } if KMS_LAYOUT_SECRETS.contains(&secret) => {
+                    (secret, render_kms_plugin_config(cluster, &path))
                 }
-                Told::CloudConfig { secret, .. } => {
-                    (secret, provider_config(cluster, Reader::ControllerManager, &path))
+                CredentialPathSource::CloudConfig { secret, .. } => {
+                    (secret, render_cloud_provider_config(cluster, CloudConfigReader::ControllerManager, &path))
                 }
-                Told::StorageOperator { secret, .. } => {
-                    (secret, provider_config(cluster, Reader::Storage, &path))
+                CredentialPathSource::StorageOperator { secret, .. } => {
+                    (secret, render_cloud_provider_config(cluster, CloudConfigReader::Storage, &path))
                 }
                 _ => continue,
             };
             secrets.push(Secret {
-                metadata: metadata(cluster, names, name),
+                metadata: object_metadata(cluster, names, name),
                 data: Some(BTreeMap::from([(
-                    CLOUD_CONF.to_owned(),
+                    CLOUD_CONFIG_KEY.to_owned(),
                     ByteString(text.into_bytes()),
                 )])),
                 ..Secret::default()
@@ -142,27 +142,27 @@ pub(super) fn cloud_config_secrets(cluster: &ValidatedHostedCluster, names: &Nam
 
 /// The configuration of the nodes: the only one whose managed identity extension is on, because
 /// its path is empty.
-pub(super) fn worker_cloud_config(cluster: &ValidatedHostedCluster, names: &Names) -> ConfigMap {
-    let text = provider_config(cluster, Reader::Workers, "");
+pub(super) fn desired_worker_cloud_config(cluster: &ValidatedHostedCluster, names: &RenderContext) -> ConfigMap {
+    let text = render_cloud_provider_config(cluster, CloudConfigReader::Workers, "");
     ConfigMap {
-        metadata: metadata(cluster, names, WORKER_CONFIG_MAP),
-        data: Some(BTreeMap::from([(CLOUD_CONF.to_owned(), text)])),
+        metadata: object_metadata(cluster, names, WORKER_CONFIG_MAP),
+        data: Some(BTreeMap::from([(CLOUD_CONFIG_KEY.to_owned(), text)])),
         ..ConfigMap::default()
     }
 }
 
-fn provider_config(cluster: &ValidatedHostedCluster, reader: Reader, path: &str) -> String {
+fn render_cloud_provider_config(cluster: &ValidatedHostedCluster, reader: CloudConfigReader, path: &str) -> String {
     let azure = &cluster.azure;
-    let workers = reader == Reader::Workers;
-    let balances = reader != Reader::Storage;
+    let workers = reader == CloudConfigReader::Workers;
+    let balances = reader != CloudConfigReader::Storage;
     let only = |text| if balances { text } else { "" };
     let probe = Some(&azure.health_probe).filter(|_| balances);
     let (probe_path, probe_port) = match probe {
-        Some(HealthProbe::SharedAt { path, port }) => (path.as_deref(), *port),
+        Some(LoadBalancerHealthProbe::SharedAt { path, port }) => (path.as_deref(), *port),
         _ => (None, None),
     };
     let registry = azure.registry_identity.as_ref().filter(|_| workers);
-    written(&CloudProviderConfig {
+    to_go_json(&CloudProviderConfig {
         cloud: azure.cloud.name(),
         tenant_id: azure.tenant.0.as_str(),
         use_managed_identity_extension: workers,
@@ -189,16 +189,16 @@ fn provider_config(cluster: &ValidatedHostedCluster, reader: Reader, path: &str)
         load_balancer_sku: only(LOAD_BALANCER_SKU),
         disable_outbound_snat: balances,
         load_balancer_name: only(cluster.infra_id.as_str()),
-        cluster_service_load_balancer_health_probe_mode: probe.map_or("", HealthProbe::mode),
+        cluster_service_load_balancer_health_probe_mode: probe.map_or("", LoadBalancerHealthProbe::mode),
         cluster_service_shared_load_balancer_health_probe_path: probe_path,
         cluster_service_shared_load_balancer_health_probe_port: probe_port,
         user_assigned_identity_id: registry.map(lanyard_vocabulary::ArmResourceId::as_str),
     })
 }
 
-fn kms_config(cluster: &ValidatedHostedCluster, path: &str) -> String {
+fn render_kms_plugin_config(cluster: &ValidatedHostedCluster, path: &str) -> String {
     let azure = &cluster.azure;
-    written(&KmsConfig {
+    to_go_json(&KmsPluginCloudConfig {
         cloud: azure.cloud.name(),
         tenant_id: azure.tenant.0.as_str(),
         use_managed_identity_extension: false,
@@ -228,7 +228,7 @@ const BACKOFF_SECONDS: u32 = 6;
 const LOAD_BALANCER_SKU: &str = "standard";
 
 /// JSON as Go's encoder writes it: it escapes what HTML would read.
-fn written(config: &impl Serialize) -> String {
+fn to_go_json(config: &impl Serialize) -> String {
     // A struct of texts, numbers and switches always has a JSON form.
     let text = serde_json::to_string_pretty(config).unwrap_or_default();
     let mut escaped = String::with_capacity(text.len());

@@ -2,11 +2,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lanyard_vocabulary::Component;
-use lanyard_vocabulary::component::Told;
+use lanyard_vocabulary::component::CredentialPathSource;
 use serde::{Deserialize, Serialize};
 
 use super::ValidatedHostedCluster;
-use super::names::{Names, metadata};
+use super::render_context::{RenderContext, object_metadata};
 
 /// An identity of Cluster API Provider Azure, `infrastructure.cluster.x-k8s.io/v1beta1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,18 +60,18 @@ impl AzureClusterIdentity {
 /// Nothing where the provider has no type for the cloud.
 pub(super) fn desired_cluster_identity(
     cluster: &ValidatedHostedCluster,
-    names: &Names,
+    names: &RenderContext,
 ) -> Option<AzureClusterIdentity> {
     let cloud_type = cluster.azure.cloud.cluster_identity_type()?;
-    let (consumer, identity) = cluster.components().find_map(|(component, identity)| {
+    let (consumer, identity) = cluster.running_components().find_map(|(component, identity)| {
         let consumers = Component::consumers(component);
-        let consumer = consumers.iter().find(|consumer| consumer.told == Told::ClusterIdentity)?;
+        let consumer = consumers.iter().find(|consumer| consumer.path_source == CredentialPathSource::ClusterIdentity)?;
         Some((consumer, identity))
     })?;
     Some(AzureClusterIdentity {
         api_version: AzureClusterIdentity::API_VERSION.to_owned(),
         kind: AzureClusterIdentity::KIND.to_owned(),
-        metadata: metadata(cluster, names, &cluster.name),
+        metadata: object_metadata(cluster, names, &cluster.name),
         spec: AzureClusterIdentitySpec {
             identity_type: "UserAssignedIdentityCredential".to_owned(),
             tenant_id: cluster.azure.tenant.0.to_string(),

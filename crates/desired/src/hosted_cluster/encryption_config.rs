@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::Secret;
 use lanyard_api::HostedCluster;
 use serde_json::Value;
 
-use super::names::{Names, metadata};
-use super::{Encryption, EncryptionKey, ValidatedHostedCluster};
+use super::render_context::{RenderContext, object_metadata};
+use super::{KmsEncryption, EncryptionKey, ValidatedHostedCluster};
 use crate::hash::{fnv1a, go_json_string};
 
 #[cfg(test)]
@@ -20,10 +20,10 @@ mod tests;
 /// The Secret with the configuration.
 pub const ENCRYPTION_CONFIG_SECRET: &str = "kas-secret-encryption-config";
 /// Its key.
-pub const ENCRYPTION_CONFIG: &str = "config.yaml";
+pub const ENCRYPTION_CONFIG_KEY: &str = "config.yaml";
 
 /// What is encrypted.
-const RESOURCES: [&str; 5] = [
+const ENCRYPTED_RESOURCES: [&str; 5] = [
     "secrets",
     "configmaps",
     "routes.route.openshift.io",
@@ -34,16 +34,16 @@ const RESOURCES: [&str; 5] = [
 /// The part of a key. Sockets and ports belong to the part and provider names to the key, so a key
 /// that is promoted moves from one socket to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyPart {
+pub enum KeyRole {
     /// It encrypts.
     Active,
     /// It still decrypts.
     Backup,
 }
 
-impl KeyPart {
+impl KeyRole {
     /// The container of the plugin.
-    pub const fn container(self) -> &'static str {
+    pub const fn container_name(self) -> &'static str {
         match self {
             Self::Active => "azure-kms-provider-active",
             Self::Backup => "azure-kms-provider-backup",
@@ -51,7 +51,7 @@ impl KeyPart {
     }
 
     /// Where the plugin listens.
-    pub const fn endpoint(self) -> &'static str {
+    pub const fn socket_endpoint(self) -> &'static str {
         match self {
             Self::Active => "unix:///opt/azurekmsactive.socket",
             Self::Backup => "unix:///opt/azurekmsbackup.socket",
@@ -75,11 +75,11 @@ impl KeyPart {
     }
 }
 
-impl Encryption {
+impl KmsEncryption {
     /// The keys by their part.
-    pub fn keys(&self) -> impl Iterator<Item = (KeyPart, &EncryptionKey)> {
-        let backup = self.backup_key.iter().map(|key| (KeyPart::Backup, key));
-        std::iter::once((KeyPart::Active, &self.active_key)).chain(backup)
+    pub fn keys(&self) -> impl Iterator<Item = (KeyRole, &EncryptionKey)> {
+        let backup = self.backup_key.iter().map(|key| (KeyRole::Backup, key));
+        std::iter::once((KeyRole::Active, &self.active_key)).chain(backup)
     }
 
     /// The name of a key's provider in the configuration, which is in every value that it
@@ -91,7 +91,7 @@ impl Encryption {
             field("keyName", key.name.as_str()),
             field("keyVersion", key.version.as_str()),
         ];
-        if self.managed_hsm {
+        if self.is_managed_hsm {
             fields.push(field("keyVaultType", "ManagedHSM"));
         }
         format!("azure-{}", fnv1a(format!("{{{}}}", fields.join(",")).as_bytes()))
@@ -101,21 +101,21 @@ impl Encryption {
 /// The Secret that the API server reads, where a key encrypts.
 pub(crate) fn desired_encryption_config(
     cluster: &ValidatedHostedCluster,
-    names: &Names,
+    names: &RenderContext,
 ) -> Option<Secret> {
     let encryption = cluster.encryption.as_ref()?;
     cluster.identities.get(&lanyard_vocabulary::Component::Kms)?;
-    let text = ByteString(encryption_config(encryption).into_bytes());
+    let text = ByteString(render_encryption_config(encryption).into_bytes());
     Some(Secret {
-        metadata: metadata(cluster, names, ENCRYPTION_CONFIG_SECRET),
-        data: Some(BTreeMap::from([(ENCRYPTION_CONFIG.to_owned(), text)])),
+        metadata: object_metadata(cluster, names, ENCRYPTION_CONFIG_SECRET),
+        data: Some(BTreeMap::from([(ENCRYPTION_CONFIG_KEY.to_owned(), text)])),
         type_: Some("Opaque".to_owned()),
         ..Secret::default()
     })
 }
 
 /// YAML as the reference's encoder writes it: keys sorted, lists not indented.
-fn encryption_config(encryption: &Encryption) -> String {
+fn render_encryption_config(encryption: &KmsEncryption) -> String {
     let mut lines = vec![
         "apiVersion: apiserver.config.k8s.io/v1".to_owned(),
         "kind: EncryptionConfiguration".to_owned(),
@@ -126,13 +126,13 @@ fn encryption_config(encryption: &Encryption) -> String {
         lines.extend([
             "  - kms:".to_owned(),
             "      apiVersion: v2".to_owned(),
-            format!("      endpoint: {}", part.endpoint()),
+            format!("      endpoint: {}", part.socket_endpoint()),
             format!("      name: {}", encryption.provider_name(key)),
             "      timeout: 35s".to_owned(),
         ]);
     }
     lines.extend(["  - identity: {}".to_owned(), "  resources:".to_owned()]);
-    lines.extend(RESOURCES.iter().map(|name| format!("  - {name}")));
+    lines.extend(ENCRYPTED_RESOURCES.iter().map(|name| format!("  - {name}")));
     lines.join("\n") + "\n"
 }
 
@@ -150,9 +150,9 @@ pub(crate) fn with_key_roles(
     let mut cluster = cluster.clone();
     let status = wire.unknown.get("status").and_then(|status| status.get("secretEncryption"));
     if let (Some(encryption), Some(status)) = (&mut cluster.encryption, status)
-        && let Some(known) = key_in(status, "activeKey")
+        && let Some(known) = read_status_key(status, "activeKey")
     {
-        let target = key_in(status, "targetKey").unwrap_or_else(|| encryption.active_key.clone());
+        let target = read_status_key(status, "targetKey").unwrap_or_else(|| encryption.active_key.clone());
         let (active, backup) = if target == known {
             (known, None)
         } else if is_promoted(status) {
@@ -174,7 +174,7 @@ pub(super) fn is_promoted(status: &Value) -> bool {
 
 /// A key of a vault in the status. One that cannot be used counts as absent: the status is written
 /// by controllers, and what the spec says was checked.
-pub(super) fn key_in(status: &Value, field: &str) -> Option<EncryptionKey> {
+pub(super) fn read_status_key(status: &Value, field: &str) -> Option<EncryptionKey> {
     let azure = status.get(field)?.get("azure")?;
     let text = |name: &str| azure.get(name).and_then(Value::as_str);
     Some(EncryptionKey {

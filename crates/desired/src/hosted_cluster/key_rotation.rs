@@ -18,30 +18,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
-use lanyard_api::{HostedCluster, whole_second};
+use lanyard_api::{HostedCluster, truncate_to_second};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::encryption_config::{ENCRYPTION_CONFIG, is_promoted, key_in};
-use super::{Encryption, EncryptionKey, ValidatedHostedCluster};
-use crate::problem::{Problem, Severity};
+use super::encryption_config::{ENCRYPTION_CONFIG_KEY, is_promoted, read_status_key};
+use super::{KmsEncryption, EncryptionKey, ValidatedHostedCluster};
+use crate::problem::{ValidationProblem, ProblemSeverity};
 
 #[cfg(test)]
 mod tests;
 
 /// The new key is read and does not write yet.
-pub const READ_ONLY_DEPLOY: &str = "ReadOnlyDeploy";
+pub const READ_ONLY_DEPLOY_STATE: &str = "ReadOnlyDeploy";
 /// The new key writes, and the old one is read.
-pub const WRITE_PROMOTE: &str = "WritePromote";
-const INTERRUPTED: &str = "Interrupted";
+pub const WRITE_PROMOTE_STATE: &str = "WritePromote";
+const INTERRUPTED_STATE: &str = "Interrupted";
 
 /// What a step is decided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyEvidence<'a> {
+pub struct KeyRotationInputs<'a> {
     /// What is in the `EncryptionConfiguration` that is there; nothing where there is none.
-    pub configured: Option<&'a ConfiguredProviders>,
+    pub configured_providers: Option<&'a ConfiguredProviders>,
     /// Whether every API server runs with the parts that the keys have now.
-    pub has_rolled: bool,
+    pub is_rolled_out: bool,
     /// The time.
     pub now: Timestamp,
 }
@@ -61,9 +61,9 @@ pub struct ConfiguredProviders {
 
 /// What is to be done about the record.
 #[derive(Debug, Clone, PartialEq)]
-pub enum KeyStep {
+pub enum KeyRotationStep {
     /// Nothing.
-    Keep,
+    Unchanged,
     /// It becomes this, before anything else is done.
     Record {
         /// The whole `status.secretEncryption`.
@@ -73,55 +73,55 @@ pub enum KeyStep {
         /// What happens, and what is to be done.
         message: String,
         /// Whether another key than now would write without it.
-        is_needed: bool,
+        is_required: bool,
     },
     /// Nothing may be written: a key that encrypts, or that something was encrypted with, is in no
     /// field, and would be lost.
-    Lost(Problem),
+    WouldLoseKey(ValidationProblem),
 }
 
 /// The next step of the keys of a cluster, by its spec and its record.
-pub fn key_step(
+pub fn next_key_rotation_step(
     cluster: &ValidatedHostedCluster,
     wire: &HostedCluster,
-    evidence: &KeyEvidence<'_>,
-) -> KeyStep {
-    let Some(encryption) = &cluster.encryption else { return KeyStep::Keep };
+    evidence: &KeyRotationInputs<'_>,
+) -> KeyRotationStep {
+    let Some(encryption) = &cluster.encryption else { return KeyRotationStep::Unchanged };
     let spec = &encryption.active_key;
-    let Some((status, known)) = record_of(wire) else { return first(encryption, evidence) };
-    let rotation = |target| Rotation { from: &known, to: target, status, now: evidence.now };
-    match key_in(status, "targetKey") {
-        Some(_) if is_promoted(status) => KeyStep::Keep,
-        None if known == *spec => KeyStep::Keep,
+    let Some((status, known)) = key_record(wire) else { return first_key_record(encryption, evidence) };
+    let rotation = |target| KeyRotation { from: &known, to: target, status, now: evidence.now };
+    match read_status_key(status, "targetKey") {
+        Some(_) if is_promoted(status) => KeyRotationStep::Unchanged,
+        None if known == *spec => KeyRotationStep::Unchanged,
         None => rotation(spec).begin(),
-        Some(target) if target != *spec => rotation(spec).replace(&target),
-        Some(target) if evidence.has_rolled => rotation(&target).promote(),
-        Some(_) => KeyStep::Keep,
+        Some(target) if target != *spec => rotation(spec).replace_target(&target),
+        Some(target) if evidence.is_rolled_out => rotation(&target).promote(),
+        Some(_) => KeyRotationStep::Unchanged,
     }
 }
 
 /// Whether a rotation waits for the API servers: [`KeyEvidence::has_rolled`] matters.
-pub fn awaits_rollout(cluster: &ValidatedHostedCluster, wire: &HostedCluster) -> bool {
+pub fn awaits_api_server_rollout(cluster: &ValidatedHostedCluster, wire: &HostedCluster) -> bool {
     let Some(spec) = cluster.encryption.as_ref().map(|encryption| &encryption.active_key) else {
         return false;
     };
-    record_of(wire).is_some_and(|(status, _)| {
-        !is_promoted(status) && key_in(status, "targetKey").as_ref() == Some(spec)
+    key_record(wire).is_some_and(|(status, _)| {
+        !is_promoted(status) && read_status_key(status, "targetKey").as_ref() == Some(spec)
     })
 }
 
 /// Whether anything is recorded yet.
-pub fn is_recorded(wire: &HostedCluster) -> bool {
-    record_of(wire).is_some()
+pub fn has_key_record(wire: &HostedCluster) -> bool {
+    key_record(wire).is_some()
 }
 
 /// What a person has to do for a rotation to come to its end.
-pub fn lint_rotation(wire: &HostedCluster) -> Option<Problem> {
-    let (status, known) = record_of(wire)?;
-    let target = key_in(status, "targetKey").filter(|_| is_promoted(status))?;
-    Some(Problem {
+pub fn lint_key_rotation(wire: &HostedCluster) -> Option<ValidationProblem> {
+    let (status, known) = key_record(wire)?;
+    let target = read_status_key(status, "targetKey").filter(|_| is_promoted(status))?;
+    Some(ValidationProblem {
         field: "status.secretEncryption.targetKey".to_owned(),
-        severity: Severity::Lint,
+        severity: ProblemSeverity::Lint,
         message: format!("{target} encrypts, and {known} is kept to read what it encrypted"),
         hint: Some(format!(
             "write all Secrets anew in the hosted cluster, then record {target} as `activeKey` and take `targetKey` away; another change of the key waits for that"
@@ -130,13 +130,13 @@ pub fn lint_rotation(wire: &HostedCluster) -> Option<Problem> {
 }
 
 /// The providers in the Secret with an `EncryptionConfiguration`, whoever wrote it.
-pub fn providers_in(secret: &Value) -> ConfiguredProviders {
-    let Some(configuration) = configuration_in(secret) else {
+pub fn read_configured_providers(secret: &Value) -> ConfiguredProviders {
+    let Some(configuration) = parse_encryption_configuration(secret) else {
         return ConfiguredProviders::default();
     };
     ConfiguredProviders {
-        writer: configuration.writer().unwrap_or_default(),
-        readers: configuration.readers(),
+        writer: configuration.writer_name().unwrap_or_default(),
+        readers: configuration.reader_names(),
     }
 }
 
@@ -151,15 +151,15 @@ struct EncryptedResources {
     providers: Vec<BTreeMap<String, Value>>,
 }
 
-fn configuration_in(secret: &Value) -> Option<EncryptionConfiguration> {
-    let data = secret.get("data")?.get(ENCRYPTION_CONFIG)?.clone();
+fn parse_encryption_configuration(secret: &Value) -> Option<EncryptionConfiguration> {
+    let data = secret.get("data")?.get(ENCRYPTION_CONFIG_KEY)?.clone();
     let bytes: ByteString = serde_json::from_value(data).ok()?;
     let text = std::str::from_utf8(&bytes.0).ok()?;
     serde_saphyr::from_str(text).ok()
 }
 
 impl EncryptionConfiguration {
-    fn readers(&self) -> BTreeSet<String> {
+    fn reader_names(&self) -> BTreeSet<String> {
         let providers = self.resources.iter().flat_map(|entry| &entry.providers).flatten();
         let names = providers.filter(|(kind, _)| *kind != "identity").map(|(kind, settings)| {
             let name = settings.get("name").and_then(Value::as_str);
@@ -169,7 +169,7 @@ impl EncryptionConfiguration {
     }
 
     /// The first provider of each entry is the one that writes.
-    fn writer(&self) -> Option<String> {
+    fn writer_name(&self) -> Option<String> {
         let mut writer = None;
         for entry in &self.resources {
             let provider = entry.providers.first()?;
@@ -190,7 +190,7 @@ impl EncryptionConfiguration {
 }
 
 /// Whether every pod of a Deployment is of its present template, and none of an earlier one is left.
-pub fn has_rolled(deployment: &Value) -> bool {
+pub fn is_rolled_out(deployment: &Value) -> bool {
     let count = |pointer: &str| deployment.pointer(pointer).and_then(Value::as_i64);
     let wanted = count("/spec/replicas").unwrap_or(1);
     let counts = ["replicas", "updatedReplicas", "availableReplicas"];
@@ -201,16 +201,16 @@ pub fn has_rolled(deployment: &Value) -> bool {
         && count("/status/terminatingReplicas").unwrap_or(0) == 0
 }
 
-fn record_of(wire: &HostedCluster) -> Option<(&Value, EncryptionKey)> {
+fn key_record(wire: &HostedCluster) -> Option<(&Value, EncryptionKey)> {
     let status = wire.unknown.get("status")?.get("secretEncryption")?;
-    Some((status, key_in(status, "activeKey")?))
+    Some((status, read_status_key(status, "activeKey")?))
 }
 
 /// Nothing is recorded yet: what writes now is, whatever the spec became meanwhile.
-fn first(encryption: &Encryption, evidence: &KeyEvidence<'_>) -> KeyStep {
+fn first_key_record(encryption: &KmsEncryption, evidence: &KeyRotationInputs<'_>) -> KeyRotationStep {
     let active = &encryption.active_key;
     let backup = encryption.backup_key.as_ref().filter(|backup| *backup != active);
-    let writes = |key: &EncryptionKey| match evidence.configured {
+    let writes = |key: &EncryptionKey| match evidence.configured_providers {
         Some(configured) => configured.writer == encryption.provider_name(key),
         None => key == active,
     };
@@ -218,30 +218,30 @@ fn first(encryption: &Encryption, evidence: &KeyEvidence<'_>) -> KeyStep {
         let keys = [Some(active), backup].into_iter().flatten();
         keys.into_iter().any(|key| provider == encryption.provider_name(key))
     };
-    let mut readers = evidence.configured.into_iter().flat_map(|configured| &configured.readers);
+    let mut readers = evidence.configured_providers.into_iter().flat_map(|configured| &configured.readers);
     let forgotten = readers.find(|reader| !is_named(reader.as_str()));
     let status = match backup {
         _ if !writes(active) && !backup.is_some_and(writes) => {
-            return lost_writer(active, evidence.configured);
+            return unknown_writer(active, evidence.configured_providers);
         }
-        _ if let Some(reader) = forgotten => return lost_reader(active, reader),
-        None => json!({"activeKey": recorded(active)}),
+        _ if let Some(reader) = forgotten => return unknown_reader(active, reader),
+        None => json!({"activeKey": status_key(active)}),
         Some(backup) if writes(active) => json!({
-            "activeKey": recorded(backup),
-            "targetKey": recorded(active),
-            "history": [entry(backup, active, WRITE_PROMOTE, evidence.now)],
+            "activeKey": status_key(backup),
+            "targetKey": status_key(active),
+            "history": [history_entry(backup, active, WRITE_PROMOTE_STATE, evidence.now)],
         }),
-        Some(backup) => json!({"activeKey": recorded(backup)}),
+        Some(backup) => json!({"activeKey": status_key(backup)}),
     };
     let message = "the key that encrypts is recorded in `status.secretEncryption`, so that a change of it keeps the old one".to_owned();
     let is_needed = !writes(active);
-    KeyStep::Record { status, reason: "EncryptionKeyRecorded", message, is_needed }
+    KeyRotationStep::Record { status, reason: "EncryptionKeyRecorded", message, is_required: is_needed }
 }
 
-fn lost_writer(active: &EncryptionKey, configured: Option<&ConfiguredProviders>) -> KeyStep {
+fn unknown_writer(active: &EncryptionKey, configured: Option<&ConfiguredProviders>) -> KeyRotationStep {
     let writer = configured.map(|it| it.writer.as_str()).filter(|writer| !writer.is_empty());
     let writer = writer.unwrap_or("a provider that is not known");
-    lost(
+    would_lose_key(
         format!(
             "the API server encrypts with another key than {active} (provider `{writer}`), and nothing is recorded of it: without it its values could not be read"
         ),
@@ -250,8 +250,8 @@ fn lost_writer(active: &EncryptionKey, configured: Option<&ConfiguredProviders>)
 }
 
 /// A rotation was under way, and nobody knows whether all values were written anew.
-fn lost_reader(active: &EncryptionKey, reader: &str) -> KeyStep {
-    lost(
+fn unknown_reader(active: &EncryptionKey, reader: &str) -> KeyRotationStep {
+    would_lose_key(
         format!(
             "the API server encrypts with {active} and reads what the provider `{reader}` encrypted, of which nothing is recorded: without it such values could not be read"
         ),
@@ -259,10 +259,10 @@ fn lost_reader(active: &EncryptionKey, reader: &str) -> KeyStep {
     )
 }
 
-fn lost(message: String, hint: &str) -> KeyStep {
-    KeyStep::Lost(Problem {
+fn would_lose_key(message: String, hint: &str) -> KeyRotationStep {
+    KeyRotationStep::WouldLoseKey(ValidationProblem {
         field: "spec.secretEncryption.kms.azure.activeKey".to_owned(),
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         message,
         hint: Some(hint.to_owned()),
     })
@@ -270,45 +270,45 @@ fn lost(message: String, hint: &str) -> KeyStep {
 
 /// One key takes the place of another.
 #[derive(Debug, Clone, Copy)]
-struct Rotation<'a> {
+struct KeyRotation<'a> {
     from: &'a EncryptionKey,
     to: &'a EncryptionKey,
     status: &'a Value,
     now: Timestamp,
 }
 
-impl Rotation<'_> {
+impl KeyRotation<'_> {
     /// First the new key is read.
-    fn begin(self) -> KeyStep {
+    fn begin(self) -> KeyRotationStep {
         let history = self.history();
         let message = format!(
             "the rotation from {} to {} begins: every API server learns to read the new key",
             self.from, self.to
         );
-        self.record(READ_ONLY_DEPLOY, history, "EncryptionKeyRotationBegan", message)
+        self.record_new_entry(READ_ONLY_DEPLOY_STATE, history, "EncryptionKeyRotationBegan", message)
     }
 
     /// Nothing was written with the key that was to come, so another one may take its place.
-    fn replace(self, target: &EncryptionKey) -> KeyStep {
+    fn replace_target(self, target: &EncryptionKey) -> KeyRotationStep {
         let mut history = self.history();
         if let Some(newest) = history.first_mut() {
-            newest["state"] = json!(INTERRUPTED);
-            newest["completionTime"] = json!(whole_second(self.now));
+            newest["state"] = json!(INTERRUPTED_STATE);
+            newest["completionTime"] = json!(truncate_to_second(self.now));
         }
         if self.to == self.from {
-            let status = json!({"activeKey": recorded(self.from), "history": history});
+            let status = json!({"activeKey": status_key(self.from), "history": history});
             let message = format!("the rotation to {target} is taken back: it wrote nothing");
             let reason = "EncryptionKeyRotationEnded";
-            return KeyStep::Record { status, reason, message, is_needed: false };
+            return KeyRotationStep::Record { status, reason, message, is_required: false };
         }
         let message = format!("{} takes the place of {target}, which wrote nothing", self.to);
-        self.record(READ_ONLY_DEPLOY, history, "EncryptionKeyRotationBegan", message)
+        self.record_new_entry(READ_ONLY_DEPLOY_STATE, history, "EncryptionKeyRotationBegan", message)
     }
 
     /// Every API server reads the new key: now it writes.
-    fn promote(self) -> KeyStep {
+    fn promote(self) -> KeyRotationStep {
         let mut history = self.history();
-        let is_this = |newest: &Value| newest["state"] == READ_ONLY_DEPLOY;
+        let is_this = |newest: &Value| newest["state"] == READ_ONLY_DEPLOY_STATE;
         let message = format!(
             "{} encrypts from now on, and {} is read; write all Secrets anew in the hosted cluster, then record the new key as `activeKey`",
             self.to, self.from
@@ -316,34 +316,34 @@ impl Rotation<'_> {
         let reason = "EncryptionKeyPromoted";
         match history.first_mut().filter(|newest| is_this(newest)) {
             Some(newest) => {
-                newest["state"] = json!(WRITE_PROMOTE);
-                self.go_on(history, reason, message)
+                newest["state"] = json!(WRITE_PROMOTE_STATE);
+                self.record_status(history, reason, message)
             }
-            None => self.record(WRITE_PROMOTE, history, reason, message),
+            None => self.record_new_entry(WRITE_PROMOTE_STATE, history, reason, message),
         }
     }
 
     /// With a new entry of the history.
-    fn record(
+    fn record_new_entry(
         self,
         state: &str,
         mut history: Vec<Value>,
         reason: &'static str,
         message: String,
-    ) -> KeyStep {
-        history.insert(0, entry(self.from, self.to, state, self.now));
-        history.truncate(MOST_HISTORY);
-        self.go_on(history, reason, message)
+    ) -> KeyRotationStep {
+        history.insert(0, history_entry(self.from, self.to, state, self.now));
+        history.truncate(MAX_HISTORY_ENTRIES);
+        self.record_status(history, reason, message)
     }
 
     /// With this history, and both keys as they are.
-    fn go_on(self, history: Vec<Value>, reason: &'static str, message: String) -> KeyStep {
+    fn record_status(self, history: Vec<Value>, reason: &'static str, message: String) -> KeyRotationStep {
         let status = json!({
-            "activeKey": recorded(self.from),
-            "targetKey": recorded(self.to),
+            "activeKey": status_key(self.from),
+            "targetKey": status_key(self.to),
             "history": history,
         });
-        KeyStep::Record { status, reason, message, is_needed: false }
+        KeyRotationStep::Record { status, reason, message, is_required: false }
     }
 
     fn history(self) -> Vec<Value> {
@@ -352,16 +352,16 @@ impl Rotation<'_> {
     }
 }
 
-fn entry(from: &EncryptionKey, to: &EncryptionKey, state: &str, now: Timestamp) -> Value {
+fn history_entry(from: &EncryptionKey, to: &EncryptionKey, state: &str, now: Timestamp) -> Value {
     json!({
-        "from": reference(from),
-        "to": reference(to),
+        "from": key_fingerprint(from),
+        "to": key_fingerprint(to),
         "state": state,
-        "startedTime": whole_second(now),
+        "startedTime": truncate_to_second(now),
     })
 }
 
-fn recorded(key: &EncryptionKey) -> Value {
+fn status_key(key: &EncryptionKey) -> Value {
     let azure = json!({
         "keyVaultName": key.vault.as_str(),
         "keyName": key.name.as_str(),
@@ -371,10 +371,10 @@ fn recorded(key: &EncryptionKey) -> Value {
 }
 
 /// A key in the history, by a digest of what names it.
-fn reference(key: &EncryptionKey) -> Value {
-    let fingerprint = hex::encode(digest(&SHA256, recorded(key)["azure"].to_string().as_bytes()));
+fn key_fingerprint(key: &EncryptionKey) -> Value {
+    let fingerprint = hex::encode(digest(&SHA256, status_key(key)["azure"].to_string().as_bytes()));
     json!({"provider": "Azure", "fingerprint": fingerprint})
 }
 
 /// Source: `maxItems` of `history`.
-const MOST_HISTORY: usize = 5;
+const MAX_HISTORY_ENTRIES: usize = 5;

@@ -6,13 +6,13 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::ValidatedHostedCluster;
-use super::names::{Names, metadata};
+use super::render_context::{RenderContext, object_metadata};
 
 /// The name of the Secret.
 pub const NETWORK_SECRET: &str = "cloud-network-config-controller-creds";
 
 /// It holds places and no credential; the credential comes by the CSI volume.
-pub(super) fn desired_network_secret(cluster: &ValidatedHostedCluster, names: &Names) -> Secret {
+pub(super) fn desired_network_secret(cluster: &ValidatedHostedCluster, names: &RenderContext) -> Secret {
     let azure = &cluster.azure;
     let values = [
         ("azure_region", azure.location.clone()),
@@ -26,7 +26,7 @@ pub(super) fn desired_network_secret(cluster: &ValidatedHostedCluster, names: &N
         .map(|(key, value)| (key.to_owned(), ByteString(value.into_bytes())))
         .collect();
     Secret {
-        metadata: metadata(cluster, names, NETWORK_SECRET),
+        metadata: object_metadata(cluster, names, NETWORK_SECRET),
         data: Some(data),
         ..Secret::default()
     }

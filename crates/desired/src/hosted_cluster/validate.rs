@@ -15,43 +15,43 @@ use lanyard_api::{HostedCluster, ReadHostedClusterError};
 use lanyard_vocabulary::InfraId;
 
 use super::{
-    ClusterTenant, HealthProbe, IdentityVault, ValidatedHostedCluster, VaultTenant,
+    ClusterTenant, LoadBalancerHealthProbe, CredentialVault, ValidatedHostedCluster, VaultTenant,
     control_plane_namespace,
 };
-use crate::problem::Problems;
+use crate::problem::ValidationProblems;
 
 mod authentication;
 mod checker;
 mod encryption;
 mod identity;
-mod kind;
+mod platform;
 mod placement;
 mod schema;
 #[cfg(test)]
 mod tests;
 mod update;
 
-pub use kind::{HostedClusterKind, ValidateError};
+pub use platform::{HostedClusterPlatform, HostedClusterValidationError};
 pub use schema::validate_schema;
 pub use update::validate_update;
 
-use checker::Checker;
+use checker::FieldChecker;
 
 const AZURE: &str = "spec.platform.azure";
 const AUTHENTICATION: &str = "spec.platform.azure.azureAuthenticationConfig";
 
 /// The path of a field of the platform.
-fn path(field: &str) -> String {
+fn azure_field(field: &str) -> String {
     format!("{AZURE}.{field}")
 }
 
 /// A hosted cluster that can be used, and what somebody should look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Validated {
+pub struct ValidatedWithLints {
     /// The cluster.
     pub hosted_cluster: ValidatedHostedCluster,
     /// Lints only.
-    pub lints: Problems,
+    pub lints: ValidationProblems,
 }
 
 /// Checks a HostedCluster of managed Azure.
@@ -59,25 +59,25 @@ pub struct Validated {
 /// # Errors
 /// When the cluster is of another kind, which is then not looked at any further; and every problem,
 /// lints among them, when one of them is an error.
-pub fn validate(wire: &HostedCluster) -> Result<Validated, ValidateError> {
-    let kind = HostedClusterKind::of(wire);
-    if kind.is_ours() {
-        managed_cluster(wire).map_err(ValidateError::Invalid)
+pub fn validate(wire: &HostedCluster) -> Result<ValidatedWithLints, HostedClusterValidationError> {
+    let kind = HostedClusterPlatform::of(wire);
+    if kind.is_managed_azure() {
+        validate_managed_cluster(wire).map_err(HostedClusterValidationError::Invalid)
     } else {
-        Err(ValidateError::OtherKind(kind))
+        Err(HostedClusterValidationError::UnsupportedPlatform(kind))
     }
 }
 
-fn managed_cluster(wire: &HostedCluster) -> Result<Validated, Problems> {
-    let mut checker = Checker { problems: validate_schema(wire) };
+fn validate_managed_cluster(wire: &HostedCluster) -> Result<ValidatedWithLints, ValidationProblems> {
+    let mut checker = FieldChecker { problems: validate_schema(wire) };
     let spec = wire.spec.clone().unwrap_or_default();
-    let metadata = metadata(&mut checker, wire);
-    let infra_id = infra_id(&mut checker, &spec);
-    let issuer_url = issuer(&mut checker, &spec);
-    let Some(azure) = managed_azure(&mut checker, &spec) else { return Err(checker.problems) };
-    let placement = placement::placement(&mut checker, &azure, health_probe(wire));
-    let authentication = authentication::authentication(&mut checker, &azure, &spec);
-    let encryption = encryption::encryption(&mut checker, &spec);
+    let metadata = check_metadata(&mut checker, wire);
+    let infra_id = check_infra_id(&mut checker, &spec);
+    let issuer_url = check_issuer_url(&mut checker, &spec);
+    let Some(azure) = check_azure_platform(&mut checker, &spec) else { return Err(checker.problems) };
+    let placement = placement::check_placement(&mut checker, &azure, health_probe_annotations(wire));
+    let authentication = authentication::check_authentication(&mut checker, &azure, &spec);
+    let encryption = encryption::check_encryption(&mut checker, &spec);
     let (encryption, kms) = encryption.unzip();
     let authentication = authentication.map(|mut authentication| {
         authentication.identities.extend(kms);
@@ -106,7 +106,7 @@ fn managed_cluster(wire: &HostedCluster) -> Result<Validated, Problems> {
         data_plane: authentication.data_plane,
         encryption,
     };
-    Ok(Validated { hosted_cluster, lints: checker.problems })
+    Ok(ValidatedWithLints { hosted_cluster, lints: checker.problems })
 }
 
 /// A hosted cluster that was read and can be used.
@@ -117,7 +117,7 @@ pub struct ParsedHostedCluster {
     /// The cluster.
     pub hosted_cluster: ValidatedHostedCluster,
     /// Lints only.
-    pub lints: Problems,
+    pub lints: ValidationProblems,
 }
 
 /// Why a text is no hosted cluster that could be used.
@@ -126,21 +126,21 @@ pub struct ParsedHostedCluster {
 pub enum ParseHostedClusterError {
     /// The text cannot be read.
     #[error(transparent)]
-    Unreadable(#[from] ReadHostedClusterError),
+    ReadFailed(#[from] ReadHostedClusterError),
     /// The HostedCluster is of another kind.
     #[error("this is {0}")]
-    OtherKind(HostedClusterKind),
+    UnsupportedPlatform(HostedClusterPlatform),
     /// The HostedCluster breaks rules.
     #[error("the HostedCluster cannot be used: {0}")]
-    Invalid(Problems),
+    Invalid(ValidationProblems),
 }
 
 impl ParseHostedClusterError {
     /// What to do about it; every problem of an invalid cluster has its own.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Unreadable(error) => error.hint(),
-            Self::OtherKind(kind) => kind.hint().map(str::to_owned),
+            Self::ReadFailed(error) => error.hint(),
+            Self::UnsupportedPlatform(kind) => kind.hint().map(str::to_owned),
             Self::Invalid(_) => None,
         }
     }
@@ -153,8 +153,8 @@ impl ParseHostedClusterError {
 /// When the text cannot be read, and when the cluster breaks rules.
 pub fn parse_hosted_cluster(text: &str) -> Result<ParsedHostedCluster, ParseHostedClusterError> {
     let wire = HostedCluster::parse_yaml(text)?;
-    let mut unquoted = Problems::default();
-    for found in HostedCluster::unquoted_texts(text)? {
+    let mut unquoted = ValidationProblems::default();
+    for found in HostedCluster::unquoted_scalars(text)? {
         unquoted.lint(
             found.field,
             format!("`{}` has no quotes and is no text to the API server", found.text),
@@ -166,23 +166,23 @@ pub fn parse_hosted_cluster(text: &str) -> Result<ParsedHostedCluster, ParseHost
             let lints = unquoted.into_iter().chain(validated.lints).collect();
             Ok(ParsedHostedCluster { wire, hosted_cluster: validated.hosted_cluster, lints })
         }
-        Err(ValidateError::OtherKind(kind)) => Err(ParseHostedClusterError::OtherKind(kind)),
-        Err(ValidateError::Invalid(problems)) => {
+        Err(HostedClusterValidationError::UnsupportedPlatform(kind)) => Err(ParseHostedClusterError::UnsupportedPlatform(kind)),
+        Err(HostedClusterValidationError::Invalid(problems)) => {
             let problems = unquoted.into_iter().chain(problems).collect();
             Err(ParseHostedClusterError::Invalid(problems))
         }
     }
 }
 
-fn metadata(checker: &mut Checker, wire: &HostedCluster) -> Option<(String, String)> {
+fn check_metadata(checker: &mut FieldChecker, wire: &HostedCluster) -> Option<(String, String)> {
     let metadata = wire.metadata.clone().unwrap_or_default();
-    let name = checker.required("metadata.name", metadata.name);
-    let namespace = checker.required("metadata.namespace", metadata.namespace);
+    let name = checker.check_required("metadata.name", metadata.name);
+    let namespace = checker.check_required("metadata.namespace", metadata.namespace);
     if let Some(name) = &name {
-        checker.dns_subdomain("metadata.name", name);
+        checker.check_dns_subdomain("metadata.name", name);
     }
     if let Some(namespace) = &namespace {
-        checker.dns_label("metadata.namespace", namespace);
+        checker.check_dns_label("metadata.namespace", namespace);
     }
     let (namespace, name) = (namespace?, name?);
     let control_plane = control_plane_namespace(&namespace, &name);
@@ -197,7 +197,7 @@ fn metadata(checker: &mut Checker, wire: &HostedCluster) -> Option<(String, Stri
 }
 
 /// The API makes one where there is none, and without it nothing can be named here.
-fn infra_id(checker: &mut Checker, spec: &HostedClusterSpec) -> Option<InfraId> {
+fn check_infra_id(checker: &mut FieldChecker, spec: &HostedClusterSpec) -> Option<InfraId> {
     let field = "spec.infraID";
     let Some(text) = spec.infra_id.as_deref() else {
         checker.problems.error_with_hint(
@@ -207,12 +207,12 @@ fn infra_id(checker: &mut Checker, spec: &HostedClusterSpec) -> Option<InfraId> 
         );
         return None;
     };
-    checker.parsed(field, text)
+    checker.check_parsed(field, text)
 }
 
 /// The default is filled in before the rules are checked, so the rule that a signing key needs an
 /// issuer can never be broken; what it means to say is a lint.
-fn issuer(checker: &mut Checker, spec: &HostedClusterSpec) -> String {
+fn check_issuer_url(checker: &mut FieldChecker, spec: &HostedClusterSpec) -> String {
     let field = "spec.issuerURL";
     let issuer = spec.issuer_url.clone().unwrap_or_else(|| DEFAULT_ISSUER_URL.to_owned());
     if spec.service_account_signing_key.is_some() && spec.issuer_url.is_none() {
@@ -221,7 +221,7 @@ fn issuer(checker: &mut Checker, spec: &HostedClusterSpec) -> String {
             format!("serviceAccountSigningKey is set and the issuer is the default, `{issuer}`"),
             "set the URL at which the public keys are published",
         );
-    } else if !checker.is_broken(field) && !is_https(&issuer) {
+    } else if !checker.has_error(field) && !is_https(&issuer) {
         checker.problems.lint(
             field,
             format!("`{issuer}` is not an https URL; the API takes it, and nobody can trust it"),
@@ -236,23 +236,23 @@ fn is_https(text: &str) -> bool {
 }
 
 /// The Azure platform of a cluster that is not on another one.
-fn managed_azure(checker: &mut Checker, spec: &HostedClusterSpec) -> Option<AzurePlatform> {
+fn check_azure_platform(checker: &mut FieldChecker, spec: &HostedClusterSpec) -> Option<AzurePlatform> {
     let platform = spec.platform.as_ref()?;
     let field = "spec.platform.type";
     match platform.platform_type.as_deref() {
         Some("") => checker.problems.error(field, "Required value"),
         // The schema takes it, and HyperShift would take it for another platform.
-        Some(misspelled) if misspelled != kind::AZURE => checker.problems.error_with_hint(
+        Some(misspelled) if misspelled != platform::AZURE_PLATFORM_TYPE => checker.problems.error_with_hint(
             field,
-            format!("`{misspelled}` is not a platform; `{}` is", kind::AZURE),
-            format!("write `{}`", kind::AZURE),
+            format!("`{misspelled}` is not a platform; `{}` is", platform::AZURE_PLATFORM_TYPE),
+            format!("write `{}`", platform::AZURE_PLATFORM_TYPE),
         ),
         _ => {}
     }
-    checker.required(AZURE, platform.azure.clone())
+    checker.check_required(AZURE, platform.azure.clone())
 }
 
-fn health_probe(wire: &HostedCluster) -> BTreeMap<&'static str, String> {
+fn health_probe_annotations(wire: &HostedCluster) -> BTreeMap<&'static str, String> {
     let annotations = wire.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
     let keys = [
         HostedCluster::HEALTH_PROBE_MODE_ANNOTATION,

@@ -5,13 +5,13 @@ use lanyard_vocabulary::Component;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::inputs::{Inputs, Mode, Owner};
-use super::marks::{mark, stamp};
-use super::{DesiredObject, ObjectKey, Step, Writer, control_plane};
+use super::inputs::{DesiredObjectInputs, OperatorMode, ControlPlaneOwner};
+use super::ownership_marks::{add_ownership_marks, set_desired_state_hash};
+use super::{DesiredObject, ObjectKey, ApplyStep, ObjectWriter, control_plane};
 use crate::hosted_cluster::ValidatedHostedCluster;
-use crate::hosted_cluster::desired::{Desired, desired};
+use crate::hosted_cluster::desired_state::{DesiredState, desired_state};
 use crate::hosted_cluster::encryption_config::{desired_encryption_config, with_key_roles};
-use crate::hosted_cluster::names::Names;
+use crate::hosted_cluster::render_context::RenderContext;
 use crate::hosted_cluster::network_secret::NETWORK_SECRET;
 use crate::workload::desired_workloads;
 
@@ -26,24 +26,24 @@ const HOSTED_CLUSTER_SECRETS: [&str; 2] = ["azure-kms-config", NETWORK_SECRET];
 /// its state, which the writer of control planes alone sets.
 pub fn desired_objects(
     cluster: &ValidatedHostedCluster,
-    inputs: &Inputs<'_>,
+    inputs: &DesiredObjectInputs<'_>,
 ) -> Vec<DesiredObject> {
-    if inputs.mode == Mode::IdentityOnly {
+    if inputs.mode == OperatorMode::IdentityOnly {
         return Vec::new();
     }
-    let mut composition = Composition { cluster, objects: Vec::new() };
-    composition.add(
-        Writer::HostedCluster,
-        Step::Namespace,
-        control_plane::namespace(cluster, inputs),
+    let mut composition = DesiredObjectsBuilder { cluster, objects: Vec::new() };
+    composition.add_object(
+        ObjectWriter::HostedCluster,
+        ApplyStep::Namespace,
+        control_plane::desired_namespace(cluster, inputs),
     );
-    composition.add(
-        Writer::HostedCluster,
-        Step::ControlPlane,
-        control_plane::hosted_control_plane(cluster, inputs.wire),
+    composition.add_object(
+        ObjectWriter::HostedCluster,
+        ApplyStep::ControlPlane,
+        control_plane::desired_hosted_control_plane(cluster, inputs.wire),
     );
-    if inputs.owner != Owner::NotYet {
-        composition.owned(&with_key_roles(cluster, inputs.wire), inputs);
+    if inputs.owner != ControlPlaneOwner::Absent {
+        composition.add_owned_objects(&with_key_roles(cluster, inputs.wire), inputs);
     }
     let mut objects = composition.objects;
     objects.sort_by(|one, other| {
@@ -53,17 +53,17 @@ pub fn desired_objects(
 }
 
 /// Who writes a deployment.
-pub(crate) fn deployment_writer(name: &str) -> Writer {
+pub(crate) fn deployment_writer(name: &str) -> ObjectWriter {
     if HOSTED_CLUSTER_DEPLOYMENTS.contains(&name) {
-        Writer::HostedCluster
+        ObjectWriter::HostedCluster
     } else {
-        Writer::ControlPlane
+        ObjectWriter::ControlPlane
     }
 }
 
 /// Who writes the class of a component: whoever writes a deployment that mounts it. That is both
 /// for the key's identity, because the control plane operator tries the key, too.
-pub(crate) fn class_writers(component: Component) -> Vec<Writer> {
+pub(crate) fn class_writers(component: Component) -> Vec<ObjectWriter> {
     let mut writers: Vec<_> = component
         .consumers()
         .iter()
@@ -74,82 +74,82 @@ pub(crate) fn class_writers(component: Component) -> Vec<Writer> {
     writers
 }
 
-struct Composition<'a> {
+struct DesiredObjectsBuilder<'a> {
     cluster: &'a ValidatedHostedCluster,
     objects: Vec<DesiredObject>,
 }
 
-impl Composition<'_> {
+impl DesiredObjectsBuilder<'_> {
     /// What the control plane owns.
-    fn owned(&mut self, cluster: &ValidatedHostedCluster, inputs: &Inputs<'_>) {
+    fn add_owned_objects(&mut self, cluster: &ValidatedHostedCluster, inputs: &DesiredObjectInputs<'_>) {
         let names =
-            Names { vault_reader: inputs.vault_reader, owner: inputs.owner.reference(cluster) };
+            RenderContext { vault_reader: inputs.vault_reader, owner: inputs.owner.owner_reference(cluster) };
         let owners = to_value(&names.owner.iter().collect::<Vec<_>>());
-        let desired = desired(cluster, &names);
+        let desired = desired_state(cluster, &names);
         for mut value in
-            [control_plane::canary_account(cluster), control_plane::canary_binding(cluster)]
+            [control_plane::canary_service_account(cluster), control_plane::canary_role_binding(cluster)]
         {
             value["metadata"]["ownerReferences"] = owners.clone();
-            self.add(Writer::HostedCluster, Step::Access, value);
+            self.add_object(ObjectWriter::HostedCluster, ApplyStep::Access, value);
         }
-        self.classes(&desired);
+        self.add_classes(&desired);
         for map in &desired.config_maps {
-            self.add(Writer::ControlPlane, Step::Configuration, to_value(map));
+            self.add_object(ObjectWriter::ControlPlane, ApplyStep::Configuration, to_value(map));
         }
         let encryption_config = desired_encryption_config(cluster, &names);
         for secret in desired.secrets.iter().chain(&encryption_config) {
             let name = secret.metadata.name.as_deref().unwrap_or_default();
             let writer = if HOSTED_CLUSTER_SECRETS.contains(&name) {
-                Writer::HostedCluster
+                ObjectWriter::HostedCluster
             } else {
-                Writer::ControlPlane
+                ObjectWriter::ControlPlane
             };
-            self.add(writer, Step::Configuration, to_value(secret));
+            self.add_object(writer, ApplyStep::Configuration, to_value(secret));
         }
         if let Some(identity) = &desired.cluster_identity {
-            self.add(Writer::HostedCluster, Step::Configuration, to_value(identity));
+            self.add_object(ObjectWriter::HostedCluster, ApplyStep::Configuration, to_value(identity));
         }
         let workloads = desired_workloads(cluster, &desired, encryption_config.as_ref(), inputs);
         for (name, mut value) in workloads {
             value["metadata"]["ownerReferences"] = owners.clone();
-            self.add(deployment_writer(&name), Step::Workload, value);
+            self.add_object(deployment_writer(&name), ApplyStep::Workload, value);
         }
     }
 
-    fn classes(&mut self, desired: &Desired) {
+    fn add_classes(&mut self, desired: &DesiredState) {
         let cluster = self.cluster;
-        let components = cluster.components().map(|(component, _)| component);
+        let components = cluster.running_components().map(|(component, _)| component);
         for (component, class) in components.zip(&desired.secret_provider_classes) {
-            self.class(component, class);
+            self.add_class(component, class);
         }
     }
 
-    fn class(&mut self, component: Component, class: &SecretProviderClass) {
+    fn add_class(&mut self, component: Component, class: &SecretProviderClass) {
         let writers = class_writers(component);
         let shared = writers.len() > 1;
         for writer in writers {
-            let Some(mut object) = self.object(writer, Step::Configuration, to_value(class)) else {
+            let Some(mut object) = self.build_object(writer, ApplyStep::Configuration, to_value(class)) else {
                 continue;
             };
-            object.follows_reader = shared && writer == Writer::ControlPlane;
-            if !shared || object.follows_reader {
-                stamp(&mut object.value);
+            object.keeps_live_vault_reader = shared && writer == ObjectWriter::ControlPlane;
+            if !shared || object.keeps_live_vault_reader {
+                set_desired_state_hash(&mut object.value);
             }
             self.objects.push(object);
         }
     }
 
-    fn add(&mut self, writer: Writer, step: Step, value: Value) {
-        if let Some(mut object) = self.object(writer, step, value) {
-            stamp(&mut object.value);
+    fn add_object(&mut self, writer: ObjectWriter, step: ApplyStep, value: Value) {
+        if let Some(mut object) = self.build_object(writer, step, value) {
+            set_desired_state_hash(&mut object.value);
             self.objects.push(object);
         }
     }
 
-    fn object(&self, writer: Writer, step: Step, mut value: Value) -> Option<DesiredObject> {
-        mark(&mut value, self.cluster);
-        let key = ObjectKey::of(&value)?;
-        Some(DesiredObject { key, writer, step, value, follows_reader: false })
+    fn build_object(&self, writer: ObjectWriter, step: ApplyStep, mut value: Value) -> Option<DesiredObject> {
+        add_ownership_marks(&mut value, self.cluster);
+        let key = ObjectKey::from_json(&value)?;
+        Some(DesiredObject { key, writer, step, value, keeps_live_vault_reader: false })
     }
 }
 

@@ -3,16 +3,16 @@
 use lanyard_api::{HostedCluster, HostedControlPlane};
 use serde_json::{Map, Value, json};
 
-use super::inputs::Inputs;
+use super::inputs::DesiredObjectInputs;
 use crate::hosted_cluster::ValidatedHostedCluster;
-use crate::workload::{CANARY_ACCOUNT, CANARY_ROLE};
+use crate::workload::{CANARY_SERVICE_ACCOUNT, CANARY_CLUSTER_ROLE};
 
 /// Annotation of a HostedCluster: the pod security standard of the control plane's namespace.
 const POD_SECURITY_ANNOTATION: &str =
     "hypershift.openshift.io/pod-security-admission-label-override";
 
 /// Annotations of a HostedCluster that its control plane has, too.
-const MIRRORED: [&str; 3] = [
+const MIRRORED_ANNOTATIONS: [&str; 3] = [
     HostedCluster::HEALTH_PROBE_MODE_ANNOTATION,
     HostedCluster::HEALTH_PROBE_PATH_ANNOTATION,
     HostedCluster::HEALTH_PROBE_PORT_ANNOTATION,
@@ -20,17 +20,17 @@ const MIRRORED: [&str; 3] = [
 
 /// Fields of a HostedCluster that its control plane has under another name: the image of a release
 /// alone.
-const RELEASES: [(&str, &str); 2] =
+const RELEASE_FIELDS: [(&str, &str); 2] =
     [("release", "releaseImage"), ("controlPlaneRelease", "controlPlaneReleaseImage")];
 
-fn annotations(wire: &HostedCluster, keys: &[&str]) -> Map<String, Value> {
+fn copied_annotations(wire: &HostedCluster, keys: &[&str]) -> Map<String, Value> {
     let annotations = wire.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
     let value = |key: &&str| annotations?.get(*key).map(|value| json!(value));
     keys.iter().filter_map(|key| Some(((*key).to_owned(), value(key)?))).collect()
 }
 
-pub(super) fn namespace(cluster: &ValidatedHostedCluster, inputs: &Inputs<'_>) -> Value {
-    let chosen = annotations(inputs.wire, &[POD_SECURITY_ANNOTATION]);
+pub(super) fn desired_namespace(cluster: &ValidatedHostedCluster, inputs: &DesiredObjectInputs<'_>) -> Value {
+    let chosen = copied_annotations(inputs.wire, &[POD_SECURITY_ANNOTATION]);
     let standard = chosen
         .get(POD_SECURITY_ANNOTATION)
         .and_then(Value::as_str)
@@ -46,20 +46,20 @@ pub(super) fn namespace(cluster: &ValidatedHostedCluster, inputs: &Inputs<'_>) -
                 "pod-security.kubernetes.io/audit": standard,
                 "pod-security.kubernetes.io/warn": standard,
             },
-            "annotations": annotations(inputs.wire, &[HostedCluster::RESOURCE_ID_ANNOTATION]),
+            "annotations": copied_annotations(inputs.wire, &[HostedCluster::RESOURCE_ID_ANNOTATION]),
         },
     })
 }
 
 /// The control plane has the spec of its cluster, with the fields that nobody here knows.
-pub(super) fn hosted_control_plane(
+pub(super) fn desired_hosted_control_plane(
     cluster: &ValidatedHostedCluster,
     wire: &HostedCluster,
 ) -> Value {
     // A spec that was read has a JSON form.
     let mut spec = serde_json::to_value(&wire.spec).unwrap_or_default();
     if let Some(spec) = spec.as_object_mut() {
-        for (release, image) in RELEASES {
+        for (release, image) in RELEASE_FIELDS {
             let image_of = |release: Value| release.get("image").cloned();
             if let Some(found) = spec.remove(release).and_then(image_of) {
                 spec.insert(image.to_owned(), found);
@@ -72,35 +72,35 @@ pub(super) fn hosted_control_plane(
         "metadata": {
             "name": cluster.name,
             "namespace": cluster.control_plane_namespace(),
-            "annotations": annotations(wire, &MIRRORED),
+            "annotations": copied_annotations(wire, &MIRRORED_ANNOTATIONS),
         },
         "spec": spec,
     })
 }
 
-pub(super) fn canary_account(cluster: &ValidatedHostedCluster) -> Value {
+pub(super) fn canary_service_account(cluster: &ValidatedHostedCluster) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": {"name": CANARY_ACCOUNT, "namespace": cluster.control_plane_namespace()},
+        "metadata": {"name": CANARY_SERVICE_ACCOUNT, "namespace": cluster.control_plane_namespace()},
     })
 }
 
 /// The rights are in a ClusterRole, so that the operator needs the right to bind that one and none
 /// to make roles.
-pub(super) fn canary_binding(cluster: &ValidatedHostedCluster) -> Value {
+pub(super) fn canary_role_binding(cluster: &ValidatedHostedCluster) -> Value {
     let namespace = cluster.control_plane_namespace();
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
-        "metadata": {"name": CANARY_ACCOUNT, "namespace": namespace},
+        "metadata": {"name": CANARY_SERVICE_ACCOUNT, "namespace": namespace},
         "roleRef": {
             "apiGroup": "rbac.authorization.k8s.io",
             "kind": "ClusterRole",
-            "name": CANARY_ROLE,
+            "name": CANARY_CLUSTER_ROLE,
         },
         "subjects": [
-            {"kind": "ServiceAccount", "name": CANARY_ACCOUNT, "namespace": namespace},
+            {"kind": "ServiceAccount", "name": CANARY_SERVICE_ACCOUNT, "namespace": namespace},
         ],
     })
 }

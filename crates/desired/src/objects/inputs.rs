@@ -4,23 +4,23 @@ use std::net::IpAddr;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use lanyard_api::{HostedCluster, HostedControlPlane};
-use lanyard_vocabulary::ClientId;
+use lanyard_vocabulary::EntraClientId;
 
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::templates::WorkloadTemplates;
 
 /// What the objects need to know beyond the cluster.
 #[derive(Debug, Clone)]
-pub struct Inputs<'a> {
+pub struct DesiredObjectInputs<'a> {
     /// The HostedCluster as it came; its control plane gets fields that nobody here knows, too.
     pub wire: &'a HostedCluster,
     /// What is written at all.
-    pub mode: Mode,
+    pub mode: OperatorMode,
     /// The control plane that owns the objects.
-    pub owner: Owner,
+    pub owner: ControlPlaneOwner,
     /// The client id of the managed identity with which the nodes of the management cluster read
     /// the vault.
-    pub vault_reader: Option<ClientId>,
+    pub vault_reader: Option<EntraClientId>,
     /// How the components run.
     pub templates: &'a WorkloadTemplates,
     /// What a mounted volume does when its class changes.
@@ -31,7 +31,7 @@ pub struct Inputs<'a> {
 
 /// What the operator writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum OperatorMode {
     /// Everything.
     #[default]
     All,
@@ -43,15 +43,15 @@ pub enum Mode {
 ///
 /// An owner must be in the namespace of what it owns, so the HostedCluster can own nothing there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Owner {
+pub enum ControlPlaneOwner {
     /// It is not there yet. Only it and its namespace are desired; everything else waits for its
     /// uid.
     #[default]
-    NotYet,
+    Absent,
     /// It is there, with this uid.
     Known(String),
     /// Nobody asks an API server: its uid stays empty, as in renderings of the reference.
-    Blank,
+    WithoutUid,
 }
 
 /// What a mounted volume does when its class changes.
@@ -64,20 +64,20 @@ pub enum VolumeRefresh {
     AtMount,
 }
 
-impl Owner {
+impl ControlPlaneOwner {
     /// The uid, where there is one.
     pub fn uid(&self) -> Option<&str> {
         match self {
             Self::Known(uid) => Some(uid),
-            Self::NotYet | Self::Blank => None,
+            Self::Absent | Self::WithoutUid => None,
         }
     }
 
-    pub(super) fn reference(&self, cluster: &ValidatedHostedCluster) -> Option<OwnerReference> {
+    pub(super) fn owner_reference(&self, cluster: &ValidatedHostedCluster) -> Option<OwnerReference> {
         let uid = match self {
-            Self::NotYet => return None,
+            Self::Absent => return None,
             Self::Known(uid) => uid.clone(),
-            Self::Blank => String::new(),
+            Self::WithoutUid => String::new(),
         };
         Some(OwnerReference {
             api_version: HostedControlPlane::API_VERSION.to_owned(),

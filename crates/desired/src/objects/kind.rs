@@ -1,6 +1,6 @@
 //! The kinds of objects that are written, in one table.
 
-use super::Writer;
+use super::ObjectWriter;
 
 /// A kind of object that is written for hosted clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +27,7 @@ pub enum OwnedKind {
 
 /// What is known of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KindFacts {
+pub struct KindInfo {
     /// `apiVersion`.
     pub api_version: &'static str,
     /// `kind`.
@@ -37,53 +37,53 @@ pub struct KindFacts {
     /// Whether its objects are in namespaces.
     pub namespaced: bool,
     /// Who writes objects of the kind.
-    pub writers: &'static [Writer],
+    pub writers: &'static [ObjectWriter],
 }
 
-const HOSTED_CLUSTER: &[Writer] = &[Writer::HostedCluster];
-const BOTH: &[Writer] = &Writer::ALL;
+const HOSTED_CLUSTER_WRITER: &[ObjectWriter] = &[ObjectWriter::HostedCluster];
+const BOTH_WRITERS: &[ObjectWriter] = &ObjectWriter::ALL;
 
-const fn namespaced(
+const fn namespaced_kind(
     api_version: &'static str,
     kind: &'static str,
     plural: &'static str,
-    writers: &'static [Writer],
-) -> KindFacts {
-    KindFacts { api_version, kind, plural, namespaced: true, writers }
+    writers: &'static [ObjectWriter],
+) -> KindInfo {
+    KindInfo { api_version, kind, plural, namespaced: true, writers }
 }
 
-const NAMESPACE: KindFacts = KindFacts {
+const NAMESPACE: KindInfo = KindInfo {
     api_version: "v1",
     kind: "Namespace",
     plural: "namespaces",
     namespaced: false,
-    writers: HOSTED_CLUSTER,
+    writers: HOSTED_CLUSTER_WRITER,
 };
-const HOSTED_CONTROL_PLANE: KindFacts = namespaced(
+const HOSTED_CONTROL_PLANE: KindInfo = namespaced_kind(
     lanyard_api::HostedControlPlane::API_VERSION,
     lanyard_api::HostedControlPlane::KIND,
     "hostedcontrolplanes",
-    HOSTED_CLUSTER,
+    HOSTED_CLUSTER_WRITER,
 );
-const SERVICE_ACCOUNT: KindFacts =
-    namespaced("v1", "ServiceAccount", "serviceaccounts", HOSTED_CLUSTER);
-const ROLE_BINDING: KindFacts =
-    namespaced("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", HOSTED_CLUSTER);
-const SECRET_PROVIDER_CLASS: KindFacts = namespaced(
+const SERVICE_ACCOUNT: KindInfo =
+    namespaced_kind("v1", "ServiceAccount", "serviceaccounts", HOSTED_CLUSTER_WRITER);
+const ROLE_BINDING: KindInfo =
+    namespaced_kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", HOSTED_CLUSTER_WRITER);
+const SECRET_PROVIDER_CLASS: KindInfo = namespaced_kind(
     lanyard_api::SecretProviderClass::API_VERSION,
     lanyard_api::SecretProviderClass::KIND,
     "secretproviderclasses",
-    BOTH,
+    BOTH_WRITERS,
 );
-const CONFIG_MAP: KindFacts = namespaced("v1", "ConfigMap", "configmaps", &[Writer::ControlPlane]);
-const SECRET: KindFacts = namespaced("v1", "Secret", "secrets", BOTH);
-const AZURE_CLUSTER_IDENTITY: KindFacts = namespaced(
+const CONFIG_MAP: KindInfo = namespaced_kind("v1", "ConfigMap", "configmaps", &[ObjectWriter::ControlPlane]);
+const SECRET: KindInfo = namespaced_kind("v1", "Secret", "secrets", BOTH_WRITERS);
+const AZURE_CLUSTER_IDENTITY: KindInfo = namespaced_kind(
     crate::hosted_cluster::cluster_identity::AzureClusterIdentity::API_VERSION,
     crate::hosted_cluster::cluster_identity::AzureClusterIdentity::KIND,
     "azureclusteridentities",
-    HOSTED_CLUSTER,
+    HOSTED_CLUSTER_WRITER,
 );
-const DEPLOYMENT: KindFacts = namespaced("apps/v1", "Deployment", "deployments", BOTH);
+const DEPLOYMENT: KindInfo = namespaced_kind("apps/v1", "Deployment", "deployments", BOTH_WRITERS);
 
 impl OwnedKind {
     /// Every kind, in the order in which they are written.
@@ -100,7 +100,7 @@ impl OwnedKind {
     ];
 
     /// The row of the kind.
-    pub const fn facts(self) -> &'static KindFacts {
+    pub const fn info(self) -> &'static KindInfo {
         match self {
             Self::Namespace => &NAMESPACE,
             Self::HostedControlPlane => &HOSTED_CONTROL_PLANE,
@@ -117,7 +117,7 @@ impl OwnedKind {
     /// The kind of an object with these two fields.
     pub fn parse(api_version: &str, kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| {
-            let facts = known.facts();
+            let facts = known.info();
             facts.api_version == api_version && facts.kind == kind
         })
     }

@@ -4,25 +4,25 @@ use serde_json::json;
 
 use super::*;
 use crate::fixture::{
-    AZURE, KMS, OWNER_UID, changed, example, inputs, objects_of, valid, wire as wire_of,
+    AZURE, KMS, OWNER_UID, example_with_changes, example_json, example_inputs, desired_objects_of, validated_cluster, parse_hosted_cluster_json as wire_of,
 };
-use crate::hash::DESIRED_STATE_HASH;
+use crate::hash::DESIRED_STATE_HASH_ANNOTATION;
 use crate::templates::WorkloadTemplates;
 
 mod golden;
 mod properties;
 
-fn keys(objects: &[DesiredObject]) -> Vec<String> {
+fn key_texts(objects: &[DesiredObject]) -> Vec<String> {
     objects.iter().map(|object| object.key.to_string()).collect()
 }
 
-fn find<'a>(objects: &'a [DesiredObject], kind: OwnedKind, name: &str) -> &'a DesiredObject {
+fn find_object<'a>(objects: &'a [DesiredObject], kind: OwnedKind, name: &str) -> &'a DesiredObject {
     objects.iter().find(|object| object.key.kind == kind && object.key.name == name).unwrap()
 }
 
 #[test]
 fn every_object_of_the_example_with_its_writer_and_step() {
-    let objects = objects_of(&changed(&[]));
+    let objects = desired_objects_of(&example_with_changes(&[]));
     let lines: Vec<_> = objects
         .iter()
         .map(|object| format!("{:?} {:?} {}", object.step, object.writer, object.key))
@@ -32,9 +32,9 @@ fn every_object_of_the_example_with_its_writer_and_step() {
 
 #[test]
 fn every_object_leads_back_to_its_cluster_and_belongs_to_its_control_plane() {
-    for object in objects_of(&changed(&[])) {
+    for object in desired_objects_of(&example_with_changes(&[])) {
         let metadata = &object.value["metadata"];
-        assert_eq!(metadata["labels"][MANAGED_BY_LABEL], MANAGED_BY, "{}", object.key);
+        assert_eq!(metadata["labels"][MANAGED_BY_LABEL], MANAGED_BY_VALUE, "{}", object.key);
         assert_eq!(metadata["labels"][CLUSTER_LABEL], "harbour");
         assert_eq!(metadata["annotations"]["hypershift.openshift.io/cluster"], "clusters/harbour");
         let owned =
@@ -51,34 +51,34 @@ fn every_object_leads_back_to_its_cluster_and_belongs_to_its_control_plane() {
             }]);
             assert_eq!(metadata["ownerReferences"], owner, "{}", object.key);
         }
-        assert!(object.key.kind.facts().writers.contains(&object.writer), "{}", object.key);
-        assert_eq!(object.key.namespace.is_some(), object.key.kind.facts().namespaced);
-        assert_eq!(ObjectKey::of(&object.value), Some(object.key));
+        assert!(object.key.kind.info().writers.contains(&object.writer), "{}", object.key);
+        assert_eq!(object.key.namespace.is_some(), object.key.kind.info().namespaced);
+        assert_eq!(ObjectKey::from_json(&object.value), Some(object.key));
     }
 }
 
 #[test]
-fn only_what_owns_is_desired_until_there_is_an_owner() {
-    let wire = changed(&[]);
+fn only_namespace_and_control_plane_are_desired_without_owner() {
+    let wire = example_with_changes(&[]);
     let templates = WorkloadTemplates::default();
-    let waiting = Inputs { owner: Owner::NotYet, ..inputs(&wire, &templates) };
-    let objects = desired_objects(&valid(&wire), &waiting);
+    let waiting = DesiredObjectInputs { owner: ControlPlaneOwner::Absent, ..example_inputs(&wire, &templates) };
+    let objects = desired_objects(&validated_cluster(&wire), &waiting);
     assert_eq!(
-        keys(&objects),
+        key_texts(&objects),
         ["Namespace clusters-harbour", "HostedControlPlane clusters-harbour/harbour"]
     );
-    let identities = Inputs { mode: Mode::IdentityOnly, ..inputs(&wire, &templates) };
-    assert_eq!(desired_objects(&valid(&wire), &identities), []);
+    let identities = DesiredObjectInputs { mode: OperatorMode::IdentityOnly, ..example_inputs(&wire, &templates) };
+    assert_eq!(desired_objects(&validated_cluster(&wire), &identities), []);
 }
 
 #[test]
-fn the_control_plane_has_the_spec_of_its_cluster_with_what_nobody_here_knows() {
-    let mut example = example();
+fn control_plane_copies_the_spec_with_unknown_fields() {
+    let mut example = example_json();
     example["spec"]["future"] = json!({"kept": [1, 2]});
     example["spec"]["platform"]["azure"]["later"] = json!("x");
     let wire = wire_of(example.clone());
-    let objects = objects_of(&wire);
-    let control_plane = find(&objects, OwnedKind::HostedControlPlane, "harbour");
+    let objects = desired_objects_of(&wire);
+    let control_plane = find_object(&objects, OwnedKind::HostedControlPlane, "harbour");
     let mut expected = example["spec"].clone();
     let release = expected.as_object_mut().unwrap().remove("release").unwrap();
     expected["releaseImage"] = release["image"].clone();
@@ -94,15 +94,15 @@ fn the_control_plane_has_the_spec_of_its_cluster_with_what_nobody_here_knows() {
 #[test]
 fn the_namespace_has_the_resource_id_and_keeps_the_standard_that_its_pods_keep() {
     let standard = |annotations: Option<&str>, templates: &str| {
-        let mut example = example();
+        let mut example = example_json();
         if let Some(standard) = annotations {
             let key = "hypershift.openshift.io/pod-security-admission-label-override";
             example["metadata"]["annotations"][key] = json!(standard);
         }
         let wire = wire_of(example);
         let templates = WorkloadTemplates::parse(templates).unwrap();
-        let objects = desired_objects(&valid(&wire), &inputs(&wire, &templates));
-        let namespace = find(&objects, OwnedKind::Namespace, "clusters-harbour").value.clone();
+        let objects = desired_objects(&validated_cluster(&wire), &example_inputs(&wire, &templates));
+        let namespace = find_object(&objects, OwnedKind::Namespace, "clusters-harbour").value.clone();
         let id = &namespace["metadata"]["annotations"]["azure.microsoft.com/hcp-cluster-azure-resource-id"];
         assert!(id.as_str().unwrap().ends_with("/hcpOpenShiftClusters/harbour"));
         namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].clone()
@@ -114,37 +114,37 @@ fn the_namespace_has_the_resource_id_and_keeps_the_standard_that_its_pods_keep()
 }
 
 #[test]
-fn a_class_is_written_by_whoever_mounts_it() {
+fn class_is_written_by_the_writers_of_its_deployments() {
     for component in Component::ALL {
-        let expected: &[Writer] = match component {
-            Component::Kms => &Writer::ALL,
+        let expected: &[ObjectWriter] = match component {
+            Component::Kms => &ObjectWriter::ALL,
             Component::ControlPlaneOperator | Component::NodePoolManagement => {
-                &[Writer::HostedCluster]
+                &[ObjectWriter::HostedCluster]
             }
-            _ => &[Writer::ControlPlane],
+            _ => &[ObjectWriter::ControlPlane],
         };
         assert_eq!(compose::class_writers(component), expected, "{component}");
     }
 }
 
 #[test]
-fn both_writers_of_the_keys_class_say_the_same_and_one_marks_its_state() {
-    let objects = objects_of(&changed(&[]));
+fn kms_class_is_equal_for_both_writers_and_hashed_once() {
+    let objects = desired_objects_of(&example_with_changes(&[]));
     let classes: Vec<_> =
         objects.iter().filter(|object| object.key.name == "managed-azure-kms").collect();
     let [one, other] = classes.as_slice() else { panic!("{} classes", classes.len()) };
-    assert_eq!((one.writer, other.writer), (Writer::HostedCluster, Writer::ControlPlane));
+    assert_eq!((one.writer, other.writer), (ObjectWriter::HostedCluster, ObjectWriter::ControlPlane));
     let mut marked = other.value.clone();
     let annotations = marked["metadata"]["annotations"].as_object_mut().unwrap();
-    assert!(annotations.remove(DESIRED_STATE_HASH).is_some());
+    assert!(annotations.remove(DESIRED_STATE_HASH_ANNOTATION).is_some());
     assert_eq!(one.value, marked);
-    assert!(other.follows_reader && !one.follows_reader);
+    assert!(other.keeps_live_vault_reader && !one.keeps_live_vault_reader);
 }
 
 #[test]
 fn the_pods_of_every_deployment_bear_the_label_by_which_they_are_found() {
-    let wire = changed(&[]);
-    let deployments: Vec<_> = objects_of(&wire)
+    let wire = example_with_changes(&[]);
+    let deployments: Vec<_> = desired_objects_of(&wire)
         .into_iter()
         .filter(|object| object.key.kind == OwnedKind::Deployment)
         .collect();
@@ -175,15 +175,15 @@ fn a_private_vault_is_reached_through_the_router_where_there_is_one() {
             json!({"provider": "Azure", "azure": key})
         };
         let status = json!({"activeKey": key(active, "1"), "targetKey": key(target, "2")});
-        let wire = changed(&[
+        let wire = example_with_changes(&[
             (format!("{KMS}/keyVaultAccess"), json!("Private")),
             ("/status".to_owned(), json!({"secretEncryption": status})),
         ]);
         let templates = WorkloadTemplates::default();
         let private_router = router.map(|text| text.parse().unwrap());
-        let inputs = Inputs { private_router, ..inputs(&wire, &templates) };
-        let objects = desired_objects(&valid(&wire), &inputs);
-        let deployment = find(&objects, OwnedKind::Deployment, "kube-apiserver");
+        let inputs = DesiredObjectInputs { private_router, ..example_inputs(&wire, &templates) };
+        let objects = desired_objects(&validated_cluster(&wire), &inputs);
+        let deployment = find_object(&objects, OwnedKind::Deployment, "kube-apiserver");
         deployment.value["spec"]["template"]["spec"].clone()
     };
     let asks = |pod: &Value| {
@@ -207,10 +207,10 @@ fn a_private_vault_is_reached_through_the_router_where_there_is_one() {
 
 #[test]
 fn a_cloud_without_endpoints_has_canaries_without_calls() {
-    let wire = changed(&[(format!("{AZURE}/cloud"), json!("AzureStackCloud"))]);
-    let objects = objects_of(&wire);
+    let wire = example_with_changes(&[(format!("{AZURE}/cloud"), json!("AzureStackCloud"))]);
+    let objects = desired_objects_of(&wire);
     let deployment =
-        &find(&objects, OwnedKind::Deployment, "azure-disk-csi-driver-controller").value;
+        &find_object(&objects, OwnedKind::Deployment, "azure-disk-csi-driver-controller").value;
     let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
     let arguments: Vec<_> =
         arguments.as_array().unwrap().iter().filter_map(Value::as_str).collect();

@@ -3,9 +3,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{AZURE, changed, valid};
+use crate::fixture::{AZURE, example_with_changes, validated_cluster};
 
-fn line(call: &ProofCall) -> String {
+fn format_call(call: &ProofCall) -> String {
     let place = match &call.target {
         ProofTarget::Arm { path } => path.clone(),
         ProofTarget::Vault { vault, object } => format!("{vault}{}", object.path()),
@@ -13,28 +13,28 @@ fn line(call: &ProofCall) -> String {
     format!("{place}?api-version={} needs {}", call.api_version, call.permission)
 }
 
-fn lines(cluster: &ValidatedHostedCluster) -> String {
-    let lines = desired_proofs(cluster).into_iter().map(|(component, calls)| {
-        format!("{component}\n  + {}\n  - {}", line(&calls.granted), line(&calls.refused))
+fn format_calls(cluster: &ValidatedHostedCluster) -> String {
+    let lines = desired_proof_calls(cluster).into_iter().map(|(component, calls)| {
+        format!("{component}\n  + {}\n  - {}", format_call(&calls.granted), format_call(&calls.refused))
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn every_component_has_its_two_requests() {
-    let cluster = valid(&changed(&[]));
-    let text = lines(&cluster).replace("0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40", "S");
+    let cluster = validated_cluster(&example_with_changes(&[]));
+    let text = format_calls(&cluster).replace("0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40", "S");
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn the_table_has_a_row_for_every_component() {
-    let rows: BTreeSet<_> = PROOFS.iter().map(|(component, ..)| *component).collect();
+    let rows: BTreeSet<_> = PROOF_RESOURCES.iter().map(|(component, ..)| *component).collect();
     assert_eq!(rows, BTreeSet::from(Component::ALL));
 }
 
 #[test]
-fn what_is_granted_and_what_is_refused_never_ask_for_the_same() {
+fn granted_and_refused_calls_need_different_permissions() {
     let one_group = "/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups/one/providers/Microsoft.Network";
     let single = [
         (format!("{AZURE}/resourceGroup"), json!("one")),
@@ -43,23 +43,23 @@ fn what_is_granted_and_what_is_refused_never_ask_for_the_same() {
         (format!("{AZURE}/securityGroupID"), json!(format!("{one_group}/networkSecurityGroups/n"))),
     ];
     for changes in [&[][..], &single[..]] {
-        let proofs = desired_proofs(&valid(&changed(changes)));
+        let proofs = desired_proof_calls(&validated_cluster(&example_with_changes(changes)));
         assert_eq!(proofs.len(), 9);
         for (component, calls) in proofs {
             assert_ne!(calls.granted.permission, calls.refused.permission, "{component}");
-            assert_eq!(calls.granted.expected, Expected::Granted);
-            assert_eq!(calls.refused.expected, Expected::Refused);
+            assert_eq!(calls.granted.expected, ExpectedAuthorization::Granted);
+            assert_eq!(calls.refused.expected, ExpectedAuthorization::Refused);
         }
     }
 }
 
 #[test]
-fn without_a_zone_the_ingress_is_refused_the_secret_of_another() {
-    let cluster = valid(&changed(&[("/spec/dns".to_owned(), Value::Null)]));
-    let refused = &desired_proofs(&cluster)[&Component::Ingress].refused;
+fn ingress_without_dns_zone_uses_another_secret_as_refused_call() {
+    let cluster = validated_cluster(&example_with_changes(&[("/spec/dns".to_owned(), Value::Null)]));
+    let refused = &desired_proof_calls(&cluster)[&Component::Ingress].refused;
     let own = &cluster.identities[&Component::Ingress].secret_name;
     match &refused.target {
-        ProofTarget::Vault { vault, object: VaultObject::Secret(name) } => {
+        ProofTarget::Vault { vault, object: ProofVaultObject::Secret(name) } => {
             assert_eq!(vault, &cluster.vault.name);
             assert_ne!(name, own);
         }
@@ -69,14 +69,14 @@ fn without_a_zone_the_ingress_is_refused_the_secret_of_another() {
 
 #[test]
 fn a_component_that_does_not_run_proves_nothing() {
-    let cluster = valid(&changed(&[("/spec/secretEncryption".to_owned(), Value::Null)]));
-    let proofs = desired_proofs(&cluster);
+    let cluster = validated_cluster(&example_with_changes(&[("/spec/secretEncryption".to_owned(), Value::Null)]));
+    let proofs = desired_proof_calls(&cluster);
     assert_eq!(proofs.len(), 8);
     assert!(!proofs.contains_key(&Component::Kms));
 }
 
 #[test]
-fn an_answer_proves_a_right_only_by_what_comes_after_authorization() {
+fn only_responses_after_authorization_prove_a_permission() {
     let call = |expected| ProofCall {
         target: ProofTarget::Arm { path: "/subscriptions/s".to_owned() },
         api_version: "2024-01-01",
@@ -84,18 +84,18 @@ fn an_answer_proves_a_right_only_by_what_comes_after_authorization() {
         expected,
     };
     let cases = [
-        (Expected::Granted, 200, "", true),
-        (Expected::Granted, 404, "ResourceNotFound", true),
-        (Expected::Granted, 404, "SubscriptionNotFound", false),
-        (Expected::Granted, 403, "AuthorizationFailed", false),
-        (Expected::Granted, 403, "KeyDisabled", true),
-        (Expected::Granted, 501, "NotImplemented", false),
-        (Expected::Refused, 403, "AuthorizationFailed", true),
-        (Expected::Refused, 403, "ForbiddenByRbac", true),
-        (Expected::Refused, 403, "ForbiddenByFirewall", false),
-        (Expected::Refused, 403, "KeyDisabled", false),
-        (Expected::Refused, 401, "InvalidAuthenticationToken", false),
-        (Expected::Refused, 200, "", false),
+        (ExpectedAuthorization::Granted, 200, "", true),
+        (ExpectedAuthorization::Granted, 404, "ResourceNotFound", true),
+        (ExpectedAuthorization::Granted, 404, "SubscriptionNotFound", false),
+        (ExpectedAuthorization::Granted, 403, "AuthorizationFailed", false),
+        (ExpectedAuthorization::Granted, 403, "KeyDisabled", true),
+        (ExpectedAuthorization::Granted, 501, "NotImplemented", false),
+        (ExpectedAuthorization::Refused, 403, "AuthorizationFailed", true),
+        (ExpectedAuthorization::Refused, 403, "ForbiddenByRbac", true),
+        (ExpectedAuthorization::Refused, 403, "ForbiddenByFirewall", false),
+        (ExpectedAuthorization::Refused, 403, "KeyDisabled", false),
+        (ExpectedAuthorization::Refused, 401, "InvalidAuthenticationToken", false),
+        (ExpectedAuthorization::Refused, 200, "", false),
     ];
     for (expected, status, code, proved) in cases {
         assert_eq!(call(expected).is_met_by(status, code), proved, "{expected:?} {status} {code}");
@@ -103,8 +103,8 @@ fn an_answer_proves_a_right_only_by_what_comes_after_authorization() {
 }
 
 #[test]
-fn the_request_line_is_what_a_canary_is_told_to_call() {
-    let proofs = desired_proofs(&valid(&changed(&[])));
+fn request_line_is_the_canary_call_argument() {
+    let proofs = desired_proof_calls(&validated_cluster(&example_with_changes(&[])));
     let endpoints = lanyard_vocabulary::Cloud::UsGovernment.endpoints().unwrap();
     let line = |component| proofs[&component].granted.request_line(endpoints);
     assert_eq!(

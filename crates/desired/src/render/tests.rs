@@ -3,26 +3,26 @@ use serde_json::json;
 
 use super::*;
 use crate::fixture::{
-    AZURE, CONTROL_PLANE, EXAMPLE, changed, desired_of, inputs, objects_of, valid,
+    AZURE, CONTROL_PLANE, EXAMPLE_YAML, example_with_changes, desired_state_of, example_inputs, desired_objects_of, validated_cluster,
 };
-use crate::objects::{Inputs, Owner, desired_objects};
+use crate::objects::{DesiredObjectInputs, ControlPlaneOwner, desired_objects};
 use crate::templates::WorkloadTemplates;
 
-fn rendered(objects: &[DesiredObject]) -> Vec<RenderedFile> {
-    render(objects).unwrap()
+fn rendered_files(objects: &[DesiredObject]) -> Vec<RenderedFile> {
+    render_objects(objects).unwrap()
 }
 
-fn file(files: &[RenderedFile], name: &str) -> Value {
+fn parsed_file(files: &[RenderedFile], name: &str) -> Value {
     let found = files.iter().find(|file| file.name == name).unwrap();
     serde_saphyr::from_str(&found.text).unwrap()
 }
 
 #[test]
 fn the_example_as_files() {
-    let wire = changed(&[]);
+    let wire = example_with_changes(&[]);
     let templates = WorkloadTemplates::default();
-    let inputs = Inputs { owner: Owner::Blank, ..inputs(&wire, &templates) };
-    let files = rendered(&desired_objects(&valid(&wire), &inputs));
+    let inputs = DesiredObjectInputs { owner: ControlPlaneOwner::WithoutUid, ..example_inputs(&wire, &templates) };
+    let files = rendered_files(&desired_objects(&validated_cluster(&wire), &inputs));
     let text: Vec<_> = files.iter().map(|file| format!("# {}\n{}", file.name, file.text)).collect();
     insta::assert_snapshot!(text.join("---\n"));
 }
@@ -31,19 +31,19 @@ fn the_example_as_files() {
 fn texts_that_look_like_something_else_stay_texts() {
     for name in ["true", "null", "123", "1e5", "0x1f", "0644", "-", "no", "on", "2026-11-21"] {
         let field = format!("{CONTROL_PLANE}/ingress/credentialsSecretName");
-        let wire = changed(&[
+        let wire = example_with_changes(&[
             (field, json!(name)),
             (format!("{AZURE}/location"), json!("1e5")),
             (format!("{AZURE}/resourceGroup"), json!("0644")),
         ]);
-        let (desired, files) = (desired_of(&wire), rendered(&objects_of(&wire)));
-        let class = file(&files, "secretproviderclass-managed-azure-ingress.yaml");
+        let (desired, files) = (desired_state_of(&wire), rendered_files(&desired_objects_of(&wire)));
+        let class = parsed_file(&files, "secretproviderclass-managed-azure-ingress.yaml");
         let parameters = &class["spec"]["parameters"];
         assert_eq!(parameters["usePodIdentity"], "false");
         assert_eq!(parameters["useVMManagedIdentity"], "true");
         let wired = desired.secret_provider_class("managed-azure-ingress").unwrap();
         assert_eq!(parameters["objects"], wired.spec.parameters.as_ref().unwrap()["objects"]);
-        let secret = file(&files, "secret-cloud-network-config-controller-creds.yaml");
+        let secret = parsed_file(&files, "secret-cloud-network-config-controller-creds.yaml");
         assert_eq!(secret["stringData"]["azure_region"], "1e5");
         assert_eq!(secret["stringData"]["azure_resourcegroup"], "0644");
         // Readers of YAML 1.1 know more words than ours.
@@ -53,15 +53,15 @@ fn texts_that_look_like_something_else_stay_texts() {
 }
 
 #[test]
-fn every_file_is_read_again_as_what_was_desired() {
-    let objects = objects_of(&changed(&[]));
-    let files = rendered(&objects);
+fn every_file_parses_to_the_desired_object() {
+    let objects = desired_objects_of(&example_with_changes(&[]));
+    let files = rendered_files(&objects);
     let mut distinct: Vec<_> = objects.iter().map(|object| &object.key).collect();
     distinct.dedup();
     assert_eq!(files.len(), distinct.len());
     for object in &objects {
-        let kind = object.key.kind.facts().kind.to_lowercase();
-        let read = file(&files, &format!("{kind}-{}.yaml", object.key.name));
+        let kind = object.key.kind.info().kind.to_lowercase();
+        let read = parsed_file(&files, &format!("{kind}-{}.yaml", object.key.name));
         if object.key.kind == OwnedKind::Secret {
             assert_eq!(read["kind"], "Secret");
             assert!(read["stringData"].is_object() && read["data"].is_null(), "{}", object.key);
@@ -69,25 +69,25 @@ fn every_file_is_read_again_as_what_was_desired() {
             assert_eq!(read, object.value, "{}", object.key);
         }
     }
-    let config = file(&files, "secret-azure-kms-config.yaml");
+    let config = parsed_file(&files, "secret-azure-kms-config.yaml");
     assert!(config["stringData"]["cloud.conf"].as_str().unwrap().ends_with("\n}"));
-    let class = file(&files, "secretproviderclass-managed-azure-kms.yaml");
+    let class = parsed_file(&files, "secretproviderclass-managed-azure-kms.yaml");
     let hash = &class["metadata"]["annotations"]["hypershift.openshift.io/desired-state-hash"];
     assert!(hash.is_string(), "the file is that of the writer with the mark");
 }
 
 #[test]
 fn file_names_are_distinct_and_in_order() {
-    let wire = changed(&[]);
-    for files in [rendered(&objects_of(&wire)), render_patches(&desired_of(&wire)).unwrap()] {
+    let wire = example_with_changes(&[]);
+    for files in [rendered_files(&desired_objects_of(&wire)), render_deployment_patches(&desired_state_of(&wire)).unwrap()] {
         assert!(files.is_sorted_by(|one, two| one.name < two.name));
         assert!(files.iter().all(|file| file.text.ends_with('\n')));
     }
 }
 
 #[test]
-fn the_patches_for_deployments_that_others_make() {
-    let files = render_patches(&desired_of(&changed(&[]))).unwrap();
+fn patches_for_unmanaged_deployments() {
+    let files = render_deployment_patches(&desired_state_of(&example_with_changes(&[]))).unwrap();
     let text: Vec<_> = files.iter().map(|file| format!("# {}\n{}", file.name, file.text)).collect();
     insta::assert_snapshot!(text.join("---\n"));
 }
@@ -121,8 +121,8 @@ proptest! {
 
     #[test]
     fn the_order_of_the_input_does_not_change_a_byte(seed in 0..1000_u64) {
-        let value: Value = serde_saphyr::from_str(EXAMPLE).unwrap();
+        let value: Value = serde_saphyr::from_str(EXAMPLE_YAML).unwrap();
         let wire = lanyard_api::HostedCluster::parse_yaml(&shuffled(&value, seed)).unwrap();
-        prop_assert_eq!(rendered(&objects_of(&wire)), rendered(&objects_of(&changed(&[]))));
+        prop_assert_eq!(rendered_files(&desired_objects_of(&wire)), rendered_files(&desired_objects_of(&example_with_changes(&[]))));
     }
 }

@@ -1,13 +1,13 @@
 //! What is known about the credential of one pod.
 
 use jiff::Timestamp;
-use lanyard_api::ObjectFacts;
-use lanyard_api::canary_facts::LoadedCredential;
+use lanyard_api::ObjectStatusReport;
+use lanyard_api::canary_report::LoadedCredential;
 
 /// The credential of one pod: the version that is mounted, and the stamps of what is loaded, or
 /// else of what is mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Credential {
+pub(super) struct ReportedCredential {
     pub(super) version: Option<String>,
     pub(super) client_id: Option<String>,
     pub(super) not_before: Option<Timestamp>,
@@ -16,9 +16,9 @@ pub(super) struct Credential {
     pub(super) cannot_renew_after: Option<Timestamp>,
 }
 
-impl Credential {
+impl ReportedCredential {
     /// What a process has loaded.
-    pub(super) fn loaded(loaded: &LoadedCredential) -> Self {
+    pub(super) fn from_loaded(loaded: &LoadedCredential) -> Self {
         let LoadedCredential {
             client_id,
             not_before,
@@ -32,14 +32,14 @@ impl Credential {
     }
 
     /// What a node has mounted, but for its version.
-    pub(super) fn mounted(object: ObjectFacts) -> Self {
-        let ObjectFacts { not_before, not_after, renew_after, .. } = object;
+    pub(super) fn from_mounted(object: ObjectStatusReport) -> Self {
+        let ObjectStatusReport { not_before, not_after, renew_after, .. } = object;
         Self { not_before, not_after, renew_after, ..Self::default() }
     }
 
     /// The order of age. One of which more is known goes before one of which less is, so that a
     /// silent node hides no end; and no two that differ are equal.
-    pub(super) fn age(&self) -> impl Ord + '_ {
+    pub(super) fn age_order(&self) -> impl Ord + '_ {
         let Self { version, client_id, not_before, not_after, renew_after, cannot_renew_after } =
             self;
         (

@@ -3,15 +3,15 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::Value;
 
-use super::claims::{Claims, claims};
-use super::read::{check_name, drop_nulls, items};
-use crate::problem::Problems;
+use super::reserved_names::{ReservedNames, reserved_names};
+use super::parse::{check_deployment_name, drop_nulls, array_items};
+use crate::problem::ValidationProblems;
 
 /// Checks a Deployment; gives it back without nulls, status and name.
-pub(super) fn deployment(name: &str, mut value: Value, problems: &mut Problems) -> Option<Value> {
+pub(super) fn check_deployment_template(name: &str, mut value: Value, problems: &mut ValidationProblems) -> Option<Value> {
     let path = format!("deployments.{name}");
-    check_name("deployments", name, problems);
-    let claims = claims(name)?;
+    check_deployment_name("deployments", name, problems);
+    let claims = reserved_names(name)?;
     drop_nulls(&mut value);
     let mut typed = value.clone();
     if let Some(map) = typed.as_object_mut() {
@@ -31,27 +31,27 @@ pub(super) fn deployment(name: &str, mut value: Value, problems: &mut Problems) 
         if let Some(found) = found.filter(|found| *found != expected) {
             let message = format!("`{found}` is not `{expected}`");
             let hint = "leave it out, or write what it must be";
-            problems.error_with_hint(dotted(&path, field), message, hint);
+            problems.error_with_hint(join_pointer(&path, field), message, hint);
         }
     }
     if value.pointer("/metadata/namespace").is_some() {
         let message = "a template is for every hosted cluster";
-        problems.error_with_hint(dotted(&path, "/metadata/namespace"), message, "leave it out");
+        problems.error_with_hint(join_pointer(&path, "/metadata/namespace"), message, "leave it out");
     }
     check_selector(&path, &value, problems);
-    check_pod(&path, &value, &claims, problems);
-    check_user(&path, &value, &claims, problems);
+    check_pod_spec(&path, &value, &claims, problems);
+    check_sidecar_user(&path, &value, &claims, problems);
     if let Some(map) = value.as_object_mut() {
         map.remove("status");
     }
     (problems.iter().count() == before).then_some(value)
 }
 
-fn dotted(path: &str, pointer: &str) -> String {
+fn join_pointer(path: &str, pointer: &str) -> String {
     format!("{path}{}", pointer.replace('/', "."))
 }
 
-fn check_selector(path: &str, value: &Value, problems: &mut Problems) {
+fn check_selector(path: &str, value: &Value, problems: &mut ValidationProblems) {
     let selector = value.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
     let labels = value.pointer("/spec/template/metadata/labels").and_then(Value::as_object);
     let field = format!("{path}.spec.selector.matchLabels");
@@ -72,14 +72,14 @@ fn check_selector(path: &str, value: &Value, problems: &mut Problems) {
 }
 
 /// What brings the identity must find its container, and nothing in its place.
-fn check_pod(path: &str, value: &Value, claims: &Claims, problems: &mut Problems) {
+fn check_pod_spec(path: &str, value: &Value, claims: &ReservedNames, problems: &mut ValidationProblems) {
     let path = format!("{path}.spec.template.spec");
     let pod = value.pointer("/spec/template/spec").cloned().unwrap_or_default();
-    let list = |value: &Value, field: &str| items(value.get(field).cloned());
+    let list = |value: &Value, field: &str| array_items(value.get(field).cloned());
     let name =
         |item: &Value| item.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let containers = list(&pod, "containers");
-    for wanted in &claims.containers {
+    for wanted in &claims.required_containers {
         if !containers.iter().any(|container| name(container) == *wanted) {
             problems.error_with_hint(
                 format!("{path}.containers"),
@@ -120,20 +120,20 @@ fn check_pod(path: &str, value: &Value, claims: &Claims, problems: &mut Problems
 }
 
 /// Where `OpenShift` gives all containers of a pod one user: the constraints that the pod asks for.
-const REQUIRED_CONSTRAINTS: &str = "/spec/template/metadata/annotations/openshift.io~1required-scc";
+const REQUIRED_SCC_POINTER: &str = "/spec/template/metadata/annotations/openshift.io~1required-scc";
 
 /// A container that is added as the user of another one has an image of its own, so what the images
 /// say does not make them the same.
-fn check_user(path: &str, value: &Value, claims: &Claims, problems: &mut Problems) {
+fn check_sidecar_user(path: &str, value: &Value, claims: &ReservedNames, problems: &mut ValidationProblems) {
     let pod = value.pointer("/spec/template/spec").cloned().unwrap_or_default();
-    let containers = items(pod.get("containers").cloned());
+    let containers = array_items(pod.get("containers").cloned());
     let container = |name: &str| {
         containers.iter().find(|it| it.get("name").and_then(Value::as_str) == Some(name))
     };
     let has_user = |value: &Value| value.pointer("/securityContext/runAsUser").is_some();
     let is_said = |name: &str| {
         has_user(&pod)
-            || value.pointer(REQUIRED_CONSTRAINTS).is_some()
+            || value.pointer(REQUIRED_SCC_POINTER).is_some()
             || container(name).is_none_or(has_user)
     };
     let mut added = claims.sidecars.iter().filter(|(name, _)| container(name).is_none());

@@ -1,11 +1,11 @@
 use super::*;
 
-fn problems(text: &str) -> Vec<String> {
+fn problem_texts(text: &str) -> Vec<String> {
     WorkloadTemplates::parse(text).unwrap_err().iter().map(ToString::to_string).collect()
 }
 
 /// A template of the ingress operator, with these fields in its pod.
-fn ingress(pod: &str) -> String {
+fn ingress_template(pod: &str) -> String {
     format!(
         "
 deployments:
@@ -20,7 +20,7 @@ deployments:
 }
 
 #[test]
-fn nothing_at_all_is_a_canary_for_every_component() {
+fn empty_templates_run_a_canary_for_every_component() {
     for text in ["", "{}", "canary: {}", "# nothing\n"] {
         assert_eq!(
             WorkloadTemplates::parse(text).unwrap(),
@@ -31,7 +31,7 @@ fn nothing_at_all_is_a_canary_for_every_component() {
 }
 
 #[test]
-fn every_problem_is_told_at_its_field() {
+fn every_problem_is_reported_with_its_field() {
     let text = "
 canary:
   image: ''
@@ -51,7 +51,7 @@ without: [apache]
 podSecurity: lax
 canaries: {}
 ";
-    let found = problems(text);
+    let found = problem_texts(text);
     let expected = [
         "podSecurity: `lax` is no pod security standard",
         "canaries: the field is not known",
@@ -78,15 +78,15 @@ canaries: {}
 }
 
 #[test]
-fn what_is_no_yaml_or_no_object_is_told() {
-    assert!(problems("{a: ").first().unwrap().contains("this is not YAML"));
-    assert_eq!(problems("[1]"), ["the templates are not an object"]);
+fn non_yaml_and_non_object_texts_are_rejected() {
+    assert!(problem_texts("{a: ").first().unwrap().contains("this is not YAML"));
+    assert_eq!(problem_texts("[1]"), ["the templates are not an object"]);
 }
 
 #[test]
 fn a_template_without_its_container_is_refused() {
     assert_eq!(
-        problems(&ingress("{containers: [{name: operator, image: x}]}")),
+        problem_texts(&ingress_template("{containers: [{name: operator, image: x}]}")),
         [
             "deployments.ingress-operator.spec.template.spec.containers: there is no container `ingress-operator`"
         ]
@@ -105,7 +105,7 @@ fn a_template_that_takes_what_is_added_is_refused() {
             image: x
             volumeMounts: [{name: a, mountPath: /mnt/certs}]
           volumes: [{name: ingress-cert, emptyDir: {}}, {name: a, emptyDir: {}}]";
-    let found = problems(&ingress(pod));
+    let found = problem_texts(&ingress_template(pod));
     let field = "deployments.ingress-operator.spec.template.spec";
     let text = "is what the identity is brought by";
     assert_eq!(
@@ -133,7 +133,7 @@ deployments:
         spec: {containers: [{name: ingress-operator, image: x}]}
   capi-provider: {spec: {replicas: three}}
 ";
-    let found = problems(text);
+    let found = problem_texts(text);
     let expected = [
         "deployments.capi-provider: ",
         "deployments.ingress-operator.apiVersion: `apps/v1beta1` is not `apps/v1`",
@@ -149,7 +149,7 @@ deployments:
 }
 
 #[test]
-fn an_api_server_whose_user_nothing_says_is_refused() {
+fn api_server_template_without_user_is_rejected() {
     let template = |pod: &str, server: &str, more: &str| {
         format!(
             "
@@ -176,7 +176,7 @@ deployments:
         let expected = format!(
             "deployments.kube-apiserver.spec.template.spec.securityContext: `azure-kms-provider-{part}` has to run as the user of `kube-apiserver`, and nothing says which that is"
         );
-        assert_eq!(problems(&text), [expected], "{text}");
+        assert_eq!(problem_texts(&text), [expected], "{text}");
     }
     for text in [
         template("securityContext: {runAsUser: 1001}", "", ""),
@@ -190,10 +190,10 @@ deployments:
 
 #[test]
 fn a_selector_must_find_its_pods() {
-    let text = ingress("{containers: [{name: ingress-operator, image: x}]}")
+    let text = ingress_template("{containers: [{name: ingress-operator, image: x}]}")
         .replace("labels: {name: ingress-operator}", "labels: {name: other}");
     assert_eq!(
-        problems(&text),
+        problem_texts(&text),
         [
             "deployments.ingress-operator.spec.selector.matchLabels.name: the pods do not have this label"
         ]
@@ -204,7 +204,7 @@ fn a_selector_must_find_its_pods() {
 fn nulls_and_status_of_a_template_do_not_count() {
     let pod =
         "{containers: [{name: ingress-operator, image: x, command: null}], nodeSelector: null}";
-    let text = format!("{}    status: {{replicas: 1}}\n", ingress(pod));
+    let text = format!("{}    status: {{replicas: 1}}\n", ingress_template(pod));
     let templates = WorkloadTemplates::parse(&text).unwrap();
     let template = templates.deployment("ingress-operator").unwrap();
     let pod = &template["spec"]["template"]["spec"];
@@ -217,18 +217,18 @@ fn nulls_and_status_of_a_template_do_not_count() {
 }
 
 #[test]
-fn everything_that_an_identity_goes_to_may_have_a_template() {
-    let known = claims::known_deployments();
+fn every_consumer_deployment_may_have_a_template() {
+    let known = reserved_names::templatable_deployments();
     assert_eq!(known.len(), 11, "nine consumers and the two operators that render others");
     for name in known {
-        let claims = claims::claims(name).unwrap();
-        assert!(!claims.containers.is_empty(), "{name}");
+        let claims = reserved_names::reserved_names(name).unwrap();
+        assert!(!claims.required_containers.is_empty(), "{name}");
     }
-    assert_eq!(claims::claims("nginx"), None);
+    assert_eq!(reserved_names::reserved_names("nginx"), None);
 }
 
 #[test]
-fn a_field_that_is_not_known_is_answered_with_all_that_are() {
+fn unknown_field_error_lists_known_fields() {
     let problems = WorkloadTemplates::parse("canary: {imag: x}").unwrap_err();
     let hint = problems.iter().next().unwrap().hint.clone().unwrap();
     for field in
@@ -260,15 +260,15 @@ fn without_an_identity_that_reads_the_vault_the_components_that_want_it_are_name
         ]
     );
     let reader = "7c1f6a2b-8e40-4e0a-9d53-0f2d1c9e6b47".parse().unwrap();
-    assert_eq!(templates.lint_vault_reader(Some(reader)), Problems::default());
-    assert_eq!(WorkloadTemplates::default().lint_vault_reader(None), Problems::default());
+    assert_eq!(templates.lint_vault_reader(Some(reader)), ValidationProblems::default());
+    assert_eq!(WorkloadTemplates::default().lint_vault_reader(None), ValidationProblems::default());
 }
 
 #[test]
 fn flags_win_over_the_file_and_are_held_to_the_same_rules() {
     let over = |text: &str, canary: Value| {
         let Value::Object(canary) = canary else { panic!("{canary} is no object") };
-        WorkloadTemplates::parse_over(text, canary)
+        WorkloadTemplates::parse_with_canary_overrides(text, canary)
     };
     let text = "canary: {image: a, replicas: 2, calls: {disk: '', file: ''}}";
     let call = "GET https://management.azure.com/x?api-version=1";
@@ -302,7 +302,7 @@ fn an_address_that_only_the_pod_reaches_is_refused() {
         let expected = format!(
             "canary.metricsAddress: the kubelet asks for {address} at the node, and it is the pod's"
         );
-        assert_eq!(problems(&text(address, false)), [expected]);
+        assert_eq!(problem_texts(&text(address, false)), [expected]);
         assert!(is_good(address, true), "{address}");
     }
     for address in ["0.0.0.0", "::"] {

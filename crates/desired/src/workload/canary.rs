@@ -2,26 +2,26 @@
 
 use std::net::SocketAddr;
 
-use lanyard_vocabulary::component::Told;
+use lanyard_vocabulary::component::CredentialPathSource;
 use lanyard_vocabulary::{Cloud, Component};
 use serde_json::{Map, Value, json};
 
-use super::additions::mount_of;
-use super::{CANARY_ACCOUNT, KMS_SOCKET, Site, cloud_config, is_key_plugin, main_container};
-use crate::hosted_cluster::wiring::Wiring;
-use crate::hosted_cluster::{Encryption, EncryptionKey};
+use super::additions::config_mount_json;
+use super::{CANARY_SERVICE_ACCOUNT, KMS_SOCKET_MOUNT, WorkloadContext, cloud_config_mount, is_key_plugin, main_container};
+use crate::hosted_cluster::credential_injection::CredentialInjection;
+use crate::hosted_cluster::{KmsEncryption, EncryptionKey};
 use crate::templates::CanaryTemplate;
 
 /// An account of nobody, as in images without a distribution.
-const NOBODY: u32 = 65532;
+const NON_ROOT_USER: u32 = 65532;
 
-impl Site<'_> {
+impl WorkloadContext<'_> {
     /// The deployment with the canary of a component, without what brings the identities.
-    pub(super) fn canary(self, own: &Wiring, wirings: &[&Wiring]) -> Value {
+    pub(super) fn canary_deployment(self, own: &CredentialInjection, wirings: &[&CredentialInjection]) -> Value {
         let template = &self.inputs.templates.canary;
         let name = own.consumer.deployment;
         let mut pod = template.placement.clone();
-        pod.insert("serviceAccountName".to_owned(), json!(CANARY_ACCOUNT));
+        pod.insert("serviceAccountName".to_owned(), json!(CANARY_SERVICE_ACCOUNT));
         pod.insert("securityContext".to_owned(), pod_security_context());
         pod.insert("containers".to_owned(), json!([self.canary_container(own, wirings)]));
         pod.insert("volumes".to_owned(), json!(template.volumes));
@@ -41,7 +41,7 @@ impl Site<'_> {
                 "replicas": template.replicas,
                 "revisionHistoryLimit": 2,
                 "selector": {"matchLabels": {"app": name}},
-                "strategy": strategy(template),
+                "strategy": rollout_strategy(template),
                 "template": {
                     "metadata": {"labels": labels, "annotations": template.annotations},
                     "spec": pod,
@@ -50,10 +50,10 @@ impl Site<'_> {
         })
     }
 
-    fn canary_container(self, own: &Wiring, wirings: &[&Wiring]) -> Value {
+    fn canary_container(self, own: &CredentialInjection, wirings: &[&CredentialInjection]) -> Value {
         let template = &self.inputs.templates.canary;
         let port = self.metrics_port(own.component);
-        let mut container = container(template, main_container(&own.consumer));
+        let mut container = base_container(template, main_container(&own.consumer));
         container.insert("args".to_owned(), json!(self.canary_arguments(own, wirings, port)));
         let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
         let mut variables = vec![
@@ -66,17 +66,17 @@ impl Site<'_> {
             "ports".to_owned(),
             json!([{"name": "metrics", "containerPort": port, "protocol": "TCP"}]),
         );
-        let mut liveness = template.probe("/healthz", port);
+        let mut liveness = template.http_probe("/healthz", port);
         liveness["periodSeconds"] = json!(20);
         container.insert("livenessProbe".to_owned(), liveness);
-        container.insert("readinessProbe".to_owned(), template.probe("/readyz", port));
+        container.insert("readinessProbe".to_owned(), template.http_probe("/readyz", port));
         container.insert("resources".to_owned(), template.resources.clone());
         let mut mounts = template.volume_mounts.clone();
         if is_key_plugin(&own.consumer) {
             // Here the canary stands beside the plugins that mount the credential.
             mounts.push(json!(own.mount));
-            mounts.extend(cloud_config(&own.consumer).map(|(_, mount)| mount_of(mount)));
-            mounts.push(mount_of(KMS_SOCKET));
+            mounts.extend(cloud_config_mount(&own.consumer).map(|(_, mount)| config_mount_json(mount)));
+            mounts.push(config_mount_json(KMS_SOCKET_MOUNT));
         }
         container.insert("volumeMounts".to_owned(), json!(mounts));
         Value::Object(container)
@@ -90,26 +90,26 @@ impl Site<'_> {
         template.metrics_port.saturating_add(offset)
     }
 
-    fn canary_arguments(self, own: &Wiring, wirings: &[&Wiring], port: u16) -> Vec<String> {
+    fn canary_arguments(self, own: &CredentialInjection, wirings: &[&CredentialInjection], port: u16) -> Vec<String> {
         let template = &self.inputs.templates.canary;
         let azure = &self.cluster.azure;
         let mut arguments = vec![
             "canary".to_owned(),
             format!("--component={}", own.component),
-            self.told(own),
+            self.credential_path_argument(own),
             format!("--cloud={}", azure.cloud),
         ];
-        let call = self.canary_calls().line(self.cluster, own.component);
+        let call = self.canary_calls().request_line(self.cluster, own.component);
         arguments.extend(call.map(|call| format!("--call={call}")));
         if own.component == Component::ControlPlaneOperator {
             arguments.extend([
                 "--probe=network".to_owned(),
                 format!("--vnet-id={}", azure.vnet),
                 format!("--security-group-id={}", azure.security_group),
-                format!("--resource-group-id={}", self.cluster.managed_group()),
+                format!("--resource-group-id={}", self.cluster.managed_resource_group()),
             ]);
         }
-        arguments.extend(self.encryption_probe(own, wirings));
+        arguments.extend(self.encryption_probe_arguments(own, wirings));
         arguments.extend([
             format!("--interval={}", template.interval),
             format!("--probe-interval={}", template.probe_interval),
@@ -119,18 +119,18 @@ impl Site<'_> {
     }
 
     /// The canary learns the path as the component does, where that is by something in its pod.
-    fn told(self, own: &Wiring) -> String {
-        match own.consumer.told {
-            Told::CloudConfig { mount, .. } | Told::StorageOperator { mount, .. } => {
+    fn credential_path_argument(self, own: &CredentialInjection) -> String {
+        match own.consumer.path_source {
+            CredentialPathSource::CloudConfig { mount, .. } | CredentialPathSource::StorageOperator { mount, .. } => {
                 format!("--cloud-config={}", mount.path())
             }
-            Told::Environment { name } | Told::Rendered { name, .. } => {
+            CredentialPathSource::Environment { name } | CredentialPathSource::Rendered { name, .. } => {
                 format!("--credential-file-from-env={name}")
             }
-            Told::Computed | Told::ClusterIdentity => {
-                let path = self.desired.consumer_path(own.component, &own.consumer);
+            CredentialPathSource::Computed | CredentialPathSource::ClusterIdentity => {
+                let path = self.desired.configured_credential_path(own.component, &own.consumer);
                 // Where nobody can tell the path, it is where the volume has it.
-                let path = path.unwrap_or_else(|| own.path());
+                let path = path.unwrap_or_else(|| own.credential_path());
                 format!("--credential-file={path}")
             }
         }
@@ -139,7 +139,7 @@ impl Site<'_> {
     /// The key is tried by its own identity. The control plane operator tries it, too, with the
     /// credential that it mounts for that, except where only the API server reaches the vault.
     /// Nobody tries one that nobody reaches.
-    fn encryption_probe(self, own: &Wiring, wirings: &[&Wiring]) -> Vec<String> {
+    fn encryption_probe_arguments(self, own: &CredentialInjection, wirings: &[&CredentialInjection]) -> Vec<String> {
         let Some(encryption) = &self.cluster.encryption else { return Vec::new() };
         let Some(wiring) = wirings.iter().find(|wiring| wiring.component == Component::Kms) else {
             return Vec::new();
@@ -147,13 +147,13 @@ impl Site<'_> {
         let is_own = own.component == Component::Kms;
         let url = key_url(encryption, &encryption.active_key, self.cluster.azure.cloud);
         let is_reached =
-            !encryption.private_access || (is_own && self.inputs.private_router.is_some());
+            !encryption.is_private_access || (is_own && self.inputs.private_router.is_some());
         let Some(url) = url.filter(|_| is_reached) else {
             return Vec::new();
         };
         let mut arguments = vec!["--probe=encryption".to_owned(), format!("--key-url={url}")];
         if !is_own {
-            arguments.push(format!("--encryption-credential-file={}", wiring.path()));
+            arguments.push(format!("--encryption-credential-file={}", wiring.credential_path()));
         }
         arguments
     }
@@ -161,23 +161,23 @@ impl Site<'_> {
 
 /// The host of the vault or managed HSM that holds a key, where the cloud has one.
 pub(super) fn key_host(
-    encryption: &Encryption,
+    encryption: &KmsEncryption,
     key: &EncryptionKey,
     cloud: Cloud,
 ) -> Option<String> {
     let endpoints = cloud.endpoints()?;
     let suffix =
-        if encryption.managed_hsm { endpoints.managed_hsm_suffix } else { endpoints.vault_suffix };
+        if encryption.is_managed_hsm { endpoints.managed_hsm_suffix } else { endpoints.vault_suffix };
     Some(format!("{}.{suffix}", key.vault))
 }
 
-fn key_url(encryption: &Encryption, key: &EncryptionKey, cloud: Cloud) -> Option<String> {
+fn key_url(encryption: &KmsEncryption, key: &EncryptionKey, cloud: Cloud) -> Option<String> {
     let host = key_host(encryption, key, cloud)?;
     Some(format!("https://{host}/keys/{}/{}", key.name, key.version))
 }
 
 /// What every container of ours has.
-pub(super) fn container(template: &CanaryTemplate, name: &str) -> Map<String, Value> {
+pub(super) fn base_container(template: &CanaryTemplate, name: &str) -> Map<String, Value> {
     let mut container = Map::from_iter([
         ("name".to_owned(), json!(name)),
         ("image".to_owned(), json!(template.image)),
@@ -204,15 +204,15 @@ pub(super) fn container(template: &CanaryTemplate, name: &str) -> Map<String, Va
 fn pod_security_context() -> Value {
     json!({
         "runAsNonRoot": true,
-        "runAsUser": NOBODY,
-        "runAsGroup": NOBODY,
-        "fsGroup": NOBODY,
+        "runAsUser": NON_ROOT_USER,
+        "runAsGroup": NON_ROOT_USER,
+        "fsGroup": NON_ROOT_USER,
         "seccompProfile": {"type": "RuntimeDefault"},
     })
 }
 
 /// Two pods cannot have one port of a node.
-fn strategy(template: &CanaryTemplate) -> Value {
+fn rollout_strategy(template: &CanaryTemplate) -> Value {
     let (surge, unavailable) = if template.host_network { (0, 1) } else { (1, 0) };
     json!({
         "type": "RollingUpdate",

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use lanyard_vocabulary::{Component, Hop};
 
 use crate::hosted_cluster::ValidatedHostedCluster;
-use crate::proof::granted_proof;
+use crate::proof::granted_proof_call;
 use crate::templates::WorkloadTemplates;
 
 /// What decides about the calls of canaries, beyond the cluster.
@@ -25,24 +25,24 @@ impl CanaryCalls<'_> {
     /// - the key is in a managed HSM, whose roles are its own: nobody granted one to read the key,
     /// - the vault of the key is private, and no router leads there. Azure refuses whoever comes
     ///   the public way, and that says nothing about the identity.
-    pub fn line(self, cluster: &ValidatedHostedCluster, component: Component) -> Option<String> {
+    pub fn request_line(self, cluster: &ValidatedHostedCluster, component: Component) -> Option<String> {
         if let Some(call) = self.templates.canary.calls.get(&component) {
             return Some(call.clone()).filter(|call| !call.is_empty());
         }
         let endpoints = cluster.azure.cloud.endpoints()?;
         let is_out_of_reach = component == Component::Kms
             && cluster.encryption.as_ref().is_some_and(|it| {
-                it.managed_hsm || (it.private_access && self.private_router.is_none())
+                it.is_managed_hsm || (it.is_private_access && self.private_router.is_none())
             });
         if is_out_of_reach {
             return None;
         }
-        Some(granted_proof(cluster, component)?.request_line(endpoints))
+        Some(granted_proof_call(cluster, component)?.request_line(endpoints))
     }
 
     /// How far the canary walks: to a granted call, where it makes one, or to a token. Less proves
     /// no identity.
-    pub fn proves(self, cluster: &ValidatedHostedCluster, component: Component) -> Hop {
-        if self.line(cluster, component).is_some() { Hop::Granted } else { Hop::EntraToken }
+    pub fn final_hop(self, cluster: &ValidatedHostedCluster, component: Component) -> Hop {
+        if self.request_line(cluster, component).is_some() { Hop::Granted } else { Hop::EntraToken }
     }
 }

@@ -4,65 +4,65 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Value, json};
 
-use super::additions::{Additions, mount_of};
-use super::canary::{container, key_host};
-use super::{ENCRYPTION_MOUNT, KMS_SOCKET, Site, cloud_config};
+use super::additions::{DeploymentAdditions, config_mount_json};
+use super::canary::{base_container, key_host};
+use super::{ENCRYPTION_CONFIG_MOUNT, KMS_SOCKET_MOUNT, WorkloadContext, cloud_config_mount};
 use crate::hosted_cluster::EncryptionKey;
 use crate::hosted_cluster::encryption_config::{
-    ENCRYPTION_CONFIG, ENCRYPTION_CONFIG_SECRET, KeyPart,
+    ENCRYPTION_CONFIG_KEY, ENCRYPTION_CONFIG_SECRET, KeyRole,
 };
-use crate::hosted_cluster::wiring::Wiring;
+use crate::hosted_cluster::credential_injection::CredentialInjection;
 
-impl Site<'_> {
+impl WorkloadContext<'_> {
     /// A plugin for each key, where the template has none of its own. The API server of a template
     /// gets their sockets and which of them to use; a canary in its place has no use for that.
     pub(super) fn add_key_plugins(
         self,
-        additions: &mut Additions,
-        own: &Wiring,
+        additions: &mut DeploymentAdditions,
+        own: &CredentialInjection,
         template: Option<&Value>,
     ) {
         let Some(encryption) = &self.cluster.encryption else { return };
         let server = own.consumer.deployment;
-        additions.volume(json!({"name": KMS_SOCKET.volume, "emptyDir": {}}));
-        let config = cloud_config(&own.consumer).map(|(_, mount)| mount.path()).unwrap_or_default();
+        additions.add_volume(json!({"name": KMS_SOCKET_MOUNT.volume, "emptyDir": {}}));
+        let config = cloud_config_mount(&own.consumer).map(|(_, mount)| mount.path()).unwrap_or_default();
         for (part, key) in encryption.keys() {
-            additions.mount(part.container(), mount_of(KMS_SOCKET));
-            if template.is_some_and(|template| container_of(template, part.container()).is_some()) {
+            additions.add_mount(part.container_name(), config_mount_json(KMS_SOCKET_MOUNT));
+            if template.is_some_and(|template| template_container(template, part.container_name()).is_some()) {
                 continue;
             }
-            let address = self.inputs.templates.canary.certain_address();
+            let address = self.inputs.templates.canary.specific_metrics_address();
             let mut arguments = key_plugin_arguments(part, key, &config, address);
-            arguments.extend(encryption.managed_hsm.then(|| "--managed-hsm".to_owned()));
+            arguments.extend(encryption.is_managed_hsm.then(|| "--managed-hsm".to_owned()));
             // The layout of the plugin that the reference runs here.
             arguments.push("--ciphertext-layout=openshift".to_owned());
-            let mut plugin = self.key_plugin(part, &arguments);
+            let mut plugin = self.key_plugin_container(part, &arguments);
             if let Some(template) = template {
-                plugin["securityContext"] = beside(&plugin["securityContext"], template, server);
+                plugin["securityContext"] = sidecar_security_context(&plugin["securityContext"], template, server);
             }
-            additions.sidecar(plugin);
+            additions.add_sidecar(plugin);
             // What the plugin mounts as canaries do.
             for volume in &self.inputs.templates.canary.volumes {
-                additions.volume(volume.clone());
+                additions.add_volume(volume.clone());
             }
         }
         if template.is_some() {
-            additions.mount(server, mount_of(KMS_SOCKET));
-            additions.secret(ENCRYPTION_CONFIG_SECRET, ENCRYPTION_CONFIG, ENCRYPTION_MOUNT);
-            additions.mount(server, mount_of(ENCRYPTION_MOUNT));
+            additions.add_mount(server, config_mount_json(KMS_SOCKET_MOUNT));
+            additions.add_secret_volume(ENCRYPTION_CONFIG_SECRET, ENCRYPTION_CONFIG_KEY, ENCRYPTION_CONFIG_MOUNT);
+            additions.add_mount(server, config_mount_json(ENCRYPTION_CONFIG_MOUNT));
         }
-        if let Some(router) = self.inputs.private_router.filter(|_| encryption.private_access) {
+        if let Some(router) = self.inputs.private_router.filter(|_| encryption.is_private_access) {
             let cloud = self.cluster.azure.cloud;
             let mut hosts: Vec<_> =
                 encryption.keys().filter_map(|(_, key)| key_host(encryption, key, cloud)).collect();
             hosts.dedup();
-            additions.host_alias(router, &hosts);
+            additions.add_host_alias(router, &hosts);
         }
     }
 
-    fn key_plugin(self, part: KeyPart, arguments: &[String]) -> Value {
+    fn key_plugin_container(self, part: KeyRole, arguments: &[String]) -> Value {
         let template = &self.inputs.templates.canary;
-        let mut container = container(template, part.container());
+        let mut container = base_container(template, part.container_name());
         container.insert("args".to_owned(), json!(arguments));
         if !template.env.is_empty() {
             container.insert("env".to_owned(), json!(template.env));
@@ -75,7 +75,7 @@ impl Site<'_> {
         );
         // Not the page that proves the key: a restart repairs no vault and no identity, and takes
         // away what the process holds.
-        let mut liveness = template.probe("/livez", part.health_port());
+        let mut liveness = template.http_probe("/livez", part.health_port());
         liveness["initialDelaySeconds"] = json!(120);
         liveness["periodSeconds"] = json!(300);
         liveness["timeoutSeconds"] = json!(160);
@@ -90,10 +90,10 @@ impl Site<'_> {
 /// What the plugin's security context is beside the API server of a template: the same user, to
 /// whom alone the socket answers, and what the restricted standard wants of the pod or of each
 /// container.
-fn beside(own: &Value, template: &Value, server: &str) -> Value {
+fn sidecar_security_context(own: &Value, template: &Value, server: &str) -> Value {
     let mut context = own.clone();
     context["seccompProfile"] = json!({"type": "RuntimeDefault"});
-    let of_server = container_of(template, server).and_then(|it| it.get("securityContext"));
+    let of_server = template_container(template, server).and_then(|it| it.get("securityContext"));
     for field in ["runAsUser", "runAsGroup", "runAsNonRoot"] {
         if let Some(value) = of_server.and_then(|it| it.get(field)) {
             context[field] = value.clone();
@@ -103,13 +103,13 @@ fn beside(own: &Value, template: &Value, server: &str) -> Value {
 }
 
 /// A container of a template.
-fn container_of<'a>(template: &'a Value, name: &str) -> Option<&'a Value> {
+fn template_container<'a>(template: &'a Value, name: &str) -> Option<&'a Value> {
     let containers = template.pointer("/spec/template/spec/containers")?.as_array()?;
     containers.iter().find(|it| it.get("name").and_then(Value::as_str) == Some(name))
 }
 
 fn key_plugin_arguments(
-    part: KeyPart,
+    part: KeyRole,
     key: &EncryptionKey,
     config: &str,
     address: Option<IpAddr>,
@@ -123,7 +123,7 @@ fn key_plugin_arguments(
         format!("--keyvault-name={}", key.vault),
         format!("--key-name={}", key.name),
         format!("--key-version={}", key.version),
-        format!("--listen-addr={}", part.endpoint()),
+        format!("--listen-addr={}", part.socket_endpoint()),
         format!("--healthz-port={}", part.health_port()),
         format!("--metrics-addr={metrics}"),
         "--healthz-path=/healthz".to_owned(),

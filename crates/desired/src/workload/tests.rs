@@ -2,19 +2,19 @@ use proptest::prelude::*;
 use serde_json::Map;
 
 use super::*;
-use crate::fixture::{AZURE, KMS, any_changes, changed, inputs, objects_of, valid};
+use crate::fixture::{AZURE, KMS, any_changes, example_with_changes, example_inputs, desired_objects_of, validated_cluster};
 use crate::objects::{DesiredObject, OwnedKind, desired_objects};
 use crate::templates::WorkloadTemplates;
-use crate::templates::claims::claims;
+use crate::templates::reserved_names::reserved_names;
 
 /// The deployments of the example, changed, by templates.
 fn deployments(changes: &[(String, Value)], templates: &str) -> BTreeMap<String, Value> {
-    let wire = changed(changes);
+    let wire = example_with_changes(changes);
     let templates = WorkloadTemplates::parse(templates).unwrap();
-    by_name(&desired_objects(&valid(&wire), &inputs(&wire, &templates)))
+    deployments_by_name(&desired_objects(&validated_cluster(&wire), &example_inputs(&wire, &templates)))
 }
 
-fn by_name(objects: &[DesiredObject]) -> BTreeMap<String, Value> {
+fn deployments_by_name(objects: &[DesiredObject]) -> BTreeMap<String, Value> {
     let deployments = objects.iter().filter(|object| object.key.kind == OwnedKind::Deployment);
     deployments.map(|object| (object.key.name.clone(), object.value.clone())).collect()
 }
@@ -46,18 +46,18 @@ fn the_canary_of_the_api_server_with_the_plugins_of_two_keys() {
 }
 
 #[test]
-fn no_plugin_is_started_anew_because_its_key_or_its_identity_is_gone() {
+fn liveness_probe_does_not_depend_on_the_key() {
     let key = json!({"keyVaultName": "harbour-keys", "keyName": "old", "keyVersion": "1"});
     let deployments = deployments(&[(format!("{KMS}/backupKey"), key)], "");
-    for part in [KeyPart::Active, KeyPart::Backup] {
-        let plugin = container(&deployments["kube-apiserver"], part.container());
+    for part in [KeyRole::Active, KeyRole::Backup] {
+        let plugin = container(&deployments["kube-apiserver"], part.container_name());
         // `/healthz` is the page that proves the key.
         assert_eq!(plugin["livenessProbe"]["httpGet"]["path"], "/livez");
     }
 }
 
 #[test]
-fn what_canaries_are_told_and_call() {
+fn canary_arguments() {
     let deployments = deployments(&[], "");
     let lines: Vec<_> = deployments
         .iter()
@@ -119,7 +119,7 @@ fn in_the_network_of_the_node_every_port_is_taken_once() {
 }
 
 #[test]
-fn values_of_canaries_are_where_they_belong() {
+fn canary_template_values_are_applied() {
     let templates = "
 canary:
   image: registry.example.com/lanyard@sha256:1
@@ -189,7 +189,7 @@ deployments:
 ";
 
 #[test]
-fn a_template_keeps_what_it_says_and_gets_what_brings_the_identity() {
+fn template_keeps_its_fields_and_gets_the_credential_injection() {
     insta::assert_snapshot!(yaml(&deployments(&[], API_SERVER)["kube-apiserver"]));
 }
 
@@ -240,15 +240,15 @@ canary:
         |name: &str| volumes.iter().filter(|it| it["name"] == name).cloned().collect::<Vec<_>>();
     assert_eq!(named("ca"), [json!({"name": "ca", "configMap": {"name": "ca"}})]);
     assert_eq!(named("logs"), [json!({"name": "logs", "emptyDir": {}})], "the template's");
-    for part in [KeyPart::Active, KeyPart::Backup] {
-        let mounts = container(&deployment, part.container())["volumeMounts"].clone();
+    for part in [KeyRole::Active, KeyRole::Backup] {
+        let mounts = container(&deployment, part.container_name())["volumeMounts"].clone();
         let mounts = mounts.as_array().unwrap().clone();
         assert!(mounts.contains(&json!({"name": "ca", "mountPath": "/ca"})));
     }
 }
 
 #[test]
-fn operators_that_render_consumers_are_told_names_where_they_have_a_template() {
+fn templated_operators_get_class_and_secret_names() {
     let templates = |name: &str| {
         format!(
             "deployments: {{{name}: {{spec: {{selector: {{matchLabels: {{app: x}}}}, template: {{metadata: {{labels: {{app: x}}}}, spec: {{containers: [{{name: {name}, image: x}}]}}}}}}}}}}"
@@ -283,7 +283,7 @@ fn template(deployment: &str, container: &str) -> String {
 }
 
 #[test]
-fn components_of_templates_get_the_variables_that_canaries_do_without() {
+fn templated_components_get_component_variables() {
     let reader = "7a1c0e94-3d52-4b8f-a6e7-90f4d2b5c831";
     let reader = json!({"name": "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", "value": reader});
     let cases = [
@@ -322,7 +322,7 @@ fn a_plugin_that_a_template_has_is_kept_and_gets_its_volumes() {
 }
 
 #[test]
-fn a_managed_hsm_is_tried_at_its_own_host_and_not_called_with_roles_of_a_vault() {
+fn managed_hsm_is_probed_at_its_host_without_a_proof_call() {
     let kind = (format!("{KMS}/keyVaultType"), json!("ManagedHSM"));
     let deployments = deployments(&[kind], "");
     let server = &deployments["kube-apiserver"];
@@ -334,12 +334,12 @@ fn a_managed_hsm_is_tried_at_its_own_host_and_not_called_with_roles_of_a_vault()
 }
 
 #[test]
-fn a_private_key_is_tried_by_its_own_identity_alone() {
-    let wire = changed(&[(format!("{KMS}/keyVaultAccess"), json!("Private"))]);
+fn private_vault_key_is_probed_only_by_the_kms_identity() {
+    let wire = example_with_changes(&[(format!("{KMS}/keyVaultAccess"), json!("Private"))]);
     let templates = WorkloadTemplates::default();
     let private_router = "172.30.0.100".parse().ok();
-    let inputs = Inputs { private_router, ..inputs(&wire, &templates) };
-    let deployments = by_name(&desired_objects(&valid(&wire), &inputs));
+    let inputs = DesiredObjectInputs { private_router, ..example_inputs(&wire, &templates) };
+    let deployments = deployments_by_name(&desired_objects(&validated_cluster(&wire), &inputs));
     let tries = |name: &str, container: &str| {
         arguments(&deployments[name], container).contains(&"--probe=encryption".to_owned())
     };
@@ -348,11 +348,11 @@ fn a_private_key_is_tried_by_its_own_identity_alone() {
 }
 
 #[test]
-fn a_changed_configuration_changes_the_hash_of_those_who_mount_it() {
+fn config_change_changes_the_hash_of_its_consumers() {
     let hash = |name: &str, changes: &[(String, Value)]| {
         let annotations =
             deployments(changes, "")[name]["spec"]["template"]["metadata"]["annotations"].clone();
-        annotations[CONFIG_HASH].clone()
+        annotations[CONFIG_HASH_ANNOTATION].clone()
     };
     let moved = [(format!("{AZURE}/resourceGroup"), json!("another"))];
     for name in
@@ -368,9 +368,9 @@ proptest! {
 
     /// A template that keeps to what is claimed can never collide with what is added.
     #[test]
-    fn what_is_added_is_what_is_claimed(changes in any_changes()) {
-        for (name, deployment) in by_name(&objects_of(&changed(&changes))) {
-            let claims = claims(&name).unwrap();
+    fn additions_use_only_reserved_names(changes in any_changes()) {
+        for (name, deployment) in deployments_by_name(&desired_objects_of(&example_with_changes(&changes))) {
+            let claims = reserved_names(&name).unwrap();
             let pod = &deployment["spec"]["template"]["spec"];
             for volume in pod["volumes"].as_array().unwrap() {
                 prop_assert!(claims.volumes.contains(volume["name"].as_str().unwrap()));
@@ -393,7 +393,7 @@ proptest! {
 
     #[test]
     fn no_deployment_names_a_volume_or_a_mount_twice(changes in any_changes()) {
-        for (name, deployment) in by_name(&objects_of(&changed(&changes))) {
+        for (name, deployment) in deployments_by_name(&desired_objects_of(&example_with_changes(&changes))) {
             let pod = &deployment["spec"]["template"]["spec"];
             let distinct = |list: &Value, field: &str| {
                 let items = list.as_array().unwrap();
@@ -416,7 +416,7 @@ proptest! {
 }
 
 #[test]
-fn pages_at_a_certain_address_are_asked_for_there() {
+fn probes_use_the_specific_metrics_address() {
     let templates = "canary: {hostNetwork: true, metricsAddress: 127.0.0.1}";
     for (name, deployment) in deployments(&[], templates) {
         for container in deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap() {

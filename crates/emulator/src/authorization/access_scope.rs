@@ -47,7 +47,7 @@ impl AccessScope {
     }
 
     /// This scope and every scope above it up to `/`, each in lower case, the nearest first.
-    pub(super) fn upwards(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn self_and_ancestors(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(Some(self.lower.as_str()), |scope| {
             scope.rsplit_once('/').map(|(above, _)| above)
         })
@@ -63,7 +63,7 @@ impl AccessScope {
     }
 
     /// The id of an extension resource at this scope, such as a role assignment.
-    pub(crate) fn extension(&self, resource_type: &str, name: impl fmt::Display) -> String {
+    pub(crate) fn extension_resource_id(&self, resource_type: &str, name: impl fmt::Display) -> String {
         format!("{}/providers/{resource_type}/{name}", self.text.trim_end_matches('/'))
     }
 }
@@ -155,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn upwards_goes_segment_by_segment_to_the_root() {
+    fn ancestors_are_listed_segment_by_segment_to_the_root() {
         let scope = scope("/Subscriptions/s/resourceGroups/G");
-        let all: Vec<_> = scope.upwards().collect();
+        let all: Vec<_> = scope.self_and_ancestors().collect();
         assert_eq!(
             all,
             [
@@ -168,18 +168,18 @@ mod tests {
                 ""
             ]
         );
-        assert_eq!(AccessScope::root().upwards().collect::<Vec<_>>(), [""]);
+        assert_eq!(AccessScope::root().self_and_ancestors().collect::<Vec<_>>(), [""]);
     }
 
     #[test]
-    fn case_is_kept_and_ignored() {
+    fn scope_keeps_its_case_and_compares_without_case() {
         let mixed = scope("/Subscriptions/S/resourcegroups/RG/");
         assert_eq!(mixed.as_str(), "/Subscriptions/S/resourcegroups/RG");
         assert!(mixed.contains(&scope("/subscriptions/s/resourceGroups/rg/providers/A.B/c/d")));
     }
 
     #[test]
-    fn texts_that_are_no_scopes_are_refused() {
+    fn invalid_scope_texts_are_rejected() {
         for text in ["", "subscriptions/s", "//", "/subscriptions//x", "/a?b", "/a#b", "/a/\u{7}"] {
             assert!(text.parse::<AccessScope>().is_err(), "{text:?}");
         }
@@ -191,11 +191,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn containment_is_by_segments(upper in path(), lower in path()) {
+        fn scope_contains_by_whole_segments(upper in path(), lower in path()) {
             let join = |segments: &[String]| scope(&format!("/{}", segments.join("/")));
             let contains = lower.starts_with(&upper);
             prop_assert_eq!(join(&upper).contains(&join(&lower)), contains);
-            prop_assert_eq!(join(&lower).upwards().any(|above| above == join(&upper).lower), contains);
+            prop_assert_eq!(join(&lower).self_and_ancestors().any(|above| above == join(&upper).lower), contains);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::roles::Verdict;
+use super::roles::RoleVerdict;
 use super::{AccessRequest, Authorization, RoleAssignment, RoleCatalog};
 
 /// How near a refused request came to being granted.
@@ -18,17 +18,17 @@ pub(crate) enum NearestMiss<'a> {
         pattern: &'a str,
     },
     /// A role of the caller permits the action, but at another scope.
-    WrongScope(&'a RoleAssignment),
+    AssignedAtOtherScope(&'a RoleAssignment),
     /// The caller has a role at the right scope, which lacks the action.
     RoleLacksAction(&'a RoleAssignment),
     /// The caller has assignments, neither at this scope nor with this action.
-    Unrelated,
+    NoMatchingAssignment,
     /// The caller has no assignment at all.
     NoAssignment,
 }
 
 /// The nearest miss of a request that no assignment grants; `action` is lower-case.
-pub(super) fn nearest_miss<'a>(
+pub(super) fn find_nearest_miss<'a>(
     authorization: &'a Authorization,
     request: AccessRequest<'_>,
     action: &str,
@@ -39,12 +39,12 @@ pub(super) fn nearest_miss<'a>(
         let here = assignment.scope.contains(request.scope);
         let verdict = catalog
             .role(assignment.role)
-            .map_or(Verdict::Absent, |role| role.verdict(request.plane, action));
+            .map_or(RoleVerdict::NotGranted, |role| role.verdict_for_action(request.plane, action));
         let found = match (here, verdict) {
-            (true, Verdict::Excluded(pattern)) => NearestMiss::Excluded { assignment, pattern },
-            (false, Verdict::Permitted) => NearestMiss::WrongScope(assignment),
+            (true, RoleVerdict::Excluded(pattern)) => NearestMiss::Excluded { assignment, pattern },
+            (false, RoleVerdict::Permitted) => NearestMiss::AssignedAtOtherScope(assignment),
             (true, _) => NearestMiss::RoleLacksAction(assignment),
-            (false, _) => NearestMiss::Unrelated,
+            (false, _) => NearestMiss::NoMatchingAssignment,
         };
         if found.distance() < miss.distance() {
             miss = found;
@@ -57,9 +57,9 @@ impl NearestMiss<'_> {
     fn distance(&self) -> u8 {
         match self {
             Self::Excluded { .. } => 0,
-            Self::WrongScope(_) => 1,
+            Self::AssignedAtOtherScope(_) => 1,
             Self::RoleLacksAction(_) => 2,
-            Self::Unrelated => 3,
+            Self::NoMatchingAssignment => 3,
             Self::NoAssignment => 4,
         }
     }
@@ -74,7 +74,7 @@ impl fmt::Display for NearestMiss<'_> {
                 role_name(assignment),
                 assignment.scope
             ),
-            Self::WrongScope(assignment) => write!(
+            Self::AssignedAtOtherScope(assignment) => write!(
                 formatter,
                 "`{}` permits the action, but is assigned at `{}`",
                 role_name(assignment),
@@ -86,7 +86,7 @@ impl fmt::Display for NearestMiss<'_> {
                 role_name(assignment),
                 assignment.scope
             ),
-            Self::Unrelated => formatter
+            Self::NoMatchingAssignment => formatter
                 .write_str("no assignment of the caller is at this scope or has this action"),
             Self::NoAssignment => formatter.write_str("the caller has no role assignment"),
         }
@@ -96,7 +96,7 @@ impl fmt::Display for NearestMiss<'_> {
 /// A decision that can be shown: the answer of the control API's `explain`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Explanation {
+pub(crate) struct AccessExplanation {
     /// Whether the request is granted.
     pub(crate) granted: bool,
     /// The action that was evaluated.
@@ -111,7 +111,7 @@ pub(crate) struct Explanation {
     pub(crate) reason: String,
 }
 
-impl Explanation {
+impl AccessExplanation {
     pub(super) fn of(
         request: AccessRequest<'_>,
         decision: &Result<&RoleAssignment, NearestMiss<'_>>,
@@ -120,10 +120,10 @@ impl Explanation {
             Ok(assignment)
             | Err(
                 NearestMiss::Excluded { assignment, .. }
-                | NearestMiss::WrongScope(assignment)
+                | NearestMiss::AssignedAtOtherScope(assignment)
                 | NearestMiss::RoleLacksAction(assignment),
             ) => Some(*assignment),
-            Err(NearestMiss::Unrelated | NearestMiss::NoAssignment) => None,
+            Err(NearestMiss::NoMatchingAssignment | NearestMiss::NoAssignment) => None,
         };
         let reason = match decision {
             Ok(by) => format!("`{}` at `{}` permits the action", role_name(by), by.scope),

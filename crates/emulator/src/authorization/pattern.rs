@@ -11,46 +11,46 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ActionPattern {
     text: String,
-    shape: Shape,
+    kind: ActionPatternKind,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Shape {
-    Everything,
+enum ActionPatternKind {
+    AnyAction,
     Exact(String),
-    Glob(Vec<Piece>),
+    Glob(Vec<GlobPiece>),
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Piece {
+enum GlobPiece {
     /// Lower-case text that must stand here.
     Literal(String),
     /// `*`: any text, also none.
-    Anything,
+    AnyText,
     /// `/*/`: a slash, or a slash and any text that ends with one.
-    Segments,
+    AnySegments,
 }
 
 impl ActionPattern {
     /// Compiles `text`; every text is a pattern.
     pub(super) fn compile(text: &str) -> Self {
         let lower = text.to_ascii_lowercase();
-        let shape = if lower == "*" {
-            Shape::Everything
+        let kind = if lower == "*" {
+            ActionPatternKind::AnyAction
         } else if lower.contains('*') {
-            Shape::Glob(pieces(&lower))
+            ActionPatternKind::Glob(parse_glob(&lower))
         } else {
-            Shape::Exact(lower)
+            ActionPatternKind::Exact(lower)
         };
-        Self { text: text.to_owned(), shape }
+        Self { text: text.to_owned(), kind }
     }
 
     /// Whether the pattern covers `action`, which must be lower-case.
     pub(super) fn covers(&self, action: &str) -> bool {
-        match &self.shape {
-            Shape::Everything => true,
-            Shape::Exact(text) => text == action,
-            Shape::Glob(pieces) => glob(pieces, action),
+        match &self.kind {
+            ActionPatternKind::AnyAction => true,
+            ActionPatternKind::Exact(text) => text == action,
+            ActionPatternKind::Glob(pieces) => glob_matches(pieces, action),
         }
     }
 
@@ -66,43 +66,43 @@ impl fmt::Debug for ActionPattern {
     }
 }
 
-fn pieces(lower: &str) -> Vec<Piece> {
+fn parse_glob(lower: &str) -> Vec<GlobPiece> {
     let mut pieces = Vec::new();
     let mut rest = lower;
     while let Some(star) = rest.find('*') {
         let (before, after) = (&rest[..star], &rest[star + 1..]);
         let whole_segment = before.ends_with('/') && after.starts_with('/');
         let (literal, piece, next) = if whole_segment {
-            (&before[..before.len() - 1], Piece::Segments, &after[1..])
+            (&before[..before.len() - 1], GlobPiece::AnySegments, &after[1..])
         } else {
-            (before, Piece::Anything, after)
+            (before, GlobPiece::AnyText, after)
         };
         if !literal.is_empty() {
-            pieces.push(Piece::Literal(literal.to_owned()));
+            pieces.push(GlobPiece::Literal(literal.to_owned()));
         }
         pieces.push(piece);
         rest = next;
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Literal(rest.to_owned()));
+        pieces.push(GlobPiece::Literal(rest.to_owned()));
     }
     pieces
 }
 
-fn glob(pieces: &[Piece], text: &str) -> bool {
+fn glob_matches(pieces: &[GlobPiece], text: &str) -> bool {
     let Some((piece, rest)) = pieces.split_first() else {
         return text.is_empty();
     };
     match piece {
-        Piece::Literal(literal) => {
-            text.strip_prefix(literal.as_str()).is_some_and(|after| glob(rest, after))
+        GlobPiece::Literal(literal) => {
+            text.strip_prefix(literal.as_str()).is_some_and(|after| glob_matches(rest, after))
         }
-        Piece::Anything => {
-            rest.is_empty() || text.char_indices().any(|(at, _)| glob(rest, &text[at..]))
+        GlobPiece::AnyText => {
+            rest.is_empty() || text.char_indices().any(|(at, _)| glob_matches(rest, &text[at..]))
         }
-        Piece::Segments => {
+        GlobPiece::AnySegments => {
             text.starts_with('/')
-                && text.match_indices('/').any(|(at, _)| glob(rest, &text[at + 1..]))
+                && text.match_indices('/').any(|(at, _)| glob_matches(rest, &text[at + 1..]))
         }
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_cover_what_azure_says_they_cover() {
+    fn patterns_cover_actions_as_azure_documents() {
         let cases = [
             ("*", "Microsoft.Network/virtualNetworks/read", true),
             ("*/read", "Microsoft.Network/virtualNetworks/subnets/read", true),

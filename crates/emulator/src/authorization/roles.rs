@@ -11,7 +11,7 @@ use lanyard_vocabulary::RoleDefinitionId;
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::Plane;
+use super::ActionPlane;
 use super::pattern::ActionPattern;
 
 /// A role definition with its permissions compiled.
@@ -21,53 +21,53 @@ pub(crate) struct RoleDefinition {
     pub(crate) id: RoleDefinitionId,
     /// The display name.
     pub(crate) name: String,
-    control: Permissions,
-    data: Permissions,
+    control: CompiledPermissions,
+    data: CompiledPermissions,
 }
 
 #[derive(Debug)]
-struct Permissions {
+struct CompiledPermissions {
     granted: Vec<ActionPattern>,
     excluded: Vec<ActionPattern>,
 }
 
 /// What a role says of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict<'a> {
+pub(super) enum RoleVerdict<'a> {
     Permitted,
     /// The action is granted by a pattern and taken away by this one.
     Excluded(&'a str),
-    Absent,
+    NotGranted,
 }
 
 impl RoleDefinition {
     /// What the role says of `action`, which must be lower-case.
-    pub(super) fn verdict(&self, plane: Plane, action: &str) -> Verdict<'_> {
-        let permissions = self.permissions(plane);
+    pub(super) fn verdict_for_action(&self, plane: ActionPlane, action: &str) -> RoleVerdict<'_> {
+        let permissions = self.permissions_of_plane(plane);
         if !permissions.granted.iter().any(|pattern| pattern.covers(action)) {
-            return Verdict::Absent;
+            return RoleVerdict::NotGranted;
         }
         permissions
             .excluded
             .iter()
             .find(|pattern| pattern.covers(action))
-            .map_or(Verdict::Permitted, |pattern| Verdict::Excluded(pattern.as_str()))
+            .map_or(RoleVerdict::Permitted, |pattern| RoleVerdict::Excluded(pattern.as_str()))
     }
 
     /// The patterns that the role grants on a plane.
-    pub(crate) fn granted(&self, plane: Plane) -> impl Iterator<Item = &str> {
-        self.permissions(plane).granted.iter().map(ActionPattern::as_str)
+    pub(crate) fn granted_patterns(&self, plane: ActionPlane) -> impl Iterator<Item = &str> {
+        self.permissions_of_plane(plane).granted.iter().map(ActionPattern::as_str)
     }
 
     /// The patterns that the role takes away on a plane.
-    pub(crate) fn excluded(&self, plane: Plane) -> impl Iterator<Item = &str> {
-        self.permissions(plane).excluded.iter().map(ActionPattern::as_str)
+    pub(crate) fn excluded_patterns(&self, plane: ActionPlane) -> impl Iterator<Item = &str> {
+        self.permissions_of_plane(plane).excluded.iter().map(ActionPattern::as_str)
     }
 
-    fn permissions(&self, plane: Plane) -> &Permissions {
+    fn permissions_of_plane(&self, plane: ActionPlane) -> &CompiledPermissions {
         match plane {
-            Plane::Control => &self.control,
-            Plane::Data => &self.data,
+            ActionPlane::Control => &self.control,
+            ActionPlane::Data => &self.data,
         }
     }
 }
@@ -109,7 +109,7 @@ impl RoleCatalog {
     fn load_embedded() -> Self {
         let file: RoleFile =
             serde_json::from_str(include_str!("roles.json")).expect("roles.json is well-formed");
-        let roles: Vec<_> = file.roles.into_iter().map(RoleRow::compile).collect();
+        let roles: Vec<_> = file.roles.into_iter().map(RoleFileEntry::compile).collect();
         let by_id = roles.iter().enumerate().map(|(at, role)| (role.id.0, at)).collect();
         Self { date: file.date, roles, by_id }
     }
@@ -118,12 +118,12 @@ impl RoleCatalog {
 #[derive(Deserialize)]
 struct RoleFile {
     date: String,
-    roles: Vec<RoleRow>,
+    roles: Vec<RoleFileEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RoleRow {
+struct RoleFileEntry {
     id: Uuid,
     name: String,
     actions: Vec<String>,
@@ -131,19 +131,19 @@ struct RoleRow {
     data_actions: Vec<String>,
 }
 
-impl RoleRow {
+impl RoleFileEntry {
     fn compile(self) -> RoleDefinition {
         let compile =
             |texts: Vec<String>| texts.iter().map(|t| ActionPattern::compile(t)).collect();
         RoleDefinition {
             id: RoleDefinitionId(self.id),
             name: self.name,
-            control: Permissions {
+            control: CompiledPermissions {
                 granted: compile(self.actions),
                 excluded: compile(self.not_actions),
             },
             // No built-in role of the file takes data actions away.
-            data: Permissions { granted: compile(self.data_actions), excluded: Vec::new() },
+            data: CompiledPermissions { granted: compile(self.data_actions), excluded: Vec::new() },
         }
     }
 }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_role_of_every_component_is_in_the_catalog() {
         for component in Component::ALL {
-            let role = component.facts().role;
+            let role = component.definition().role;
             assert!(RoleCatalog::built_in().role(role).is_some(), "{component}");
         }
     }
@@ -175,13 +175,13 @@ mod tests {
     fn contributor_may_write_everything_but_assignments() {
         let contributor = RoleDefinitionId(uuid::uuid!("b24988ac-6180-42a0-ab88-20f7382dd24c"));
         let role = RoleCatalog::built_in().role(contributor).unwrap();
-        let verdict = |action| role.verdict(Plane::Control, action);
-        assert_eq!(verdict("microsoft.network/dnszones/write"), Verdict::Permitted);
+        let verdict = |action| role.verdict_for_action(ActionPlane::Control, action);
+        assert_eq!(verdict("microsoft.network/dnszones/write"), RoleVerdict::Permitted);
         assert_eq!(
             verdict("microsoft.authorization/roleassignments/write"),
-            Verdict::Excluded("Microsoft.Authorization/*/Write")
+            RoleVerdict::Excluded("Microsoft.Authorization/*/Write")
         );
         let secret = "microsoft.keyvault/vaults/secrets/getsecret/action";
-        assert_eq!(role.verdict(Plane::Data, secret), Verdict::Absent);
+        assert_eq!(role.verdict_for_action(ActionPlane::Data, secret), RoleVerdict::NotGranted);
     }
 }

@@ -1,4 +1,4 @@
-use lanyard_vocabulary::{Component, Scope};
+use lanyard_vocabulary::{Component, RoleScope};
 use proptest::prelude::*;
 
 use super::*;
@@ -25,7 +25,7 @@ fn assignment(name: u128, role: RoleDefinitionId, at: &str) -> RoleAssignment {
     }
 }
 
-fn with(assignments: &[(RoleDefinitionId, &str)]) -> Authorization {
+fn authorization_with(assignments: &[(RoleDefinitionId, &str)]) -> Authorization {
     let mut authorization = Authorization::default();
     for (name, (role, at)) in (1..).zip(assignments) {
         authorization.assign(assignment(name, *role, at)).unwrap();
@@ -33,10 +33,10 @@ fn with(assignments: &[(RoleDefinitionId, &str)]) -> Authorization {
     authorization
 }
 
-fn granted(authorization: &Authorization, plane: Plane, action: &str, at: &str) -> bool {
+fn is_granted(authorization: &Authorization, plane: ActionPlane, action: &str, at: &str) -> bool {
     let at = scope(at);
     let request = AccessRequest { principal_id: CALLER, plane, action, scope: &at };
-    authorization.decide(request).is_ok()
+    authorization.decide_access(request).is_ok()
 }
 
 const MANAGED: &str = "/subscriptions/s/resourceGroups/m";
@@ -45,25 +45,25 @@ const VNET: &str = "/subscriptions/s/resourceGroups/v";
 const DNS: &str = "/subscriptions/s/resourceGroups/d";
 const VAULT: &str = "/subscriptions/s/resourceGroups/d/providers/Microsoft.KeyVault/vaults/kv";
 
-fn of_component(component: Component) -> Authorization {
-    let facts = component.facts();
+fn authorization_of_component(component: Component) -> Authorization {
+    let facts = component.definition();
     let scopes: Vec<_> = facts
         .scopes
         .iter()
         .map(|scope| match scope {
-            Scope::ManagedResourceGroup => MANAGED,
-            Scope::SecurityGroupResourceGroup => NSG,
-            Scope::VnetResourceGroup => VNET,
-            Scope::DnsResourceGroup => DNS,
-            Scope::KeyVault => VAULT,
+            RoleScope::ManagedResourceGroup => MANAGED,
+            RoleScope::SecurityGroupResourceGroup => NSG,
+            RoleScope::VnetResourceGroup => VNET,
+            RoleScope::DnsResourceGroup => DNS,
+            RoleScope::KeyVault => VAULT,
         })
         .map(|at| (facts.role, at))
         .collect();
-    with(&scopes)
+    authorization_with(&scopes)
 }
 
 /// One proof call: the plane, the scope of the object, the path below it, the permission.
-type Proof = (Plane, &'static str, &'static str, &'static str);
+type ProofCallPermission = (ActionPlane, &'static str, &'static str, &'static str);
 
 const SUBNET: &str = "providers/Microsoft.Network/virtualNetworks/vnet/subnets/default";
 const SUBNET_READ: &str = "Microsoft.Network/virtualNetworks/subnets/read";
@@ -71,8 +71,8 @@ const VNET_READ: &str = "Microsoft.Network/virtualNetworks/read";
 const NSG_READ: &str = "Microsoft.Network/networkSecurityGroups/read";
 const SECRET_READ: &str = "Microsoft.KeyVault/vaults/secrets/getSecret/action";
 
-fn proofs(component: Component) -> [Proof; 2] {
-    use Plane::{Control, Data};
+fn granted_and_denied_proofs(component: Component) -> [ProofCallPermission; 2] {
+    use ActionPlane::{Control, Data};
     let vnet = (Control, VNET, "providers/Microsoft.Network/virtualNetworks/vnet", VNET_READ);
     let subnet = (Control, VNET, SUBNET, SUBNET_READ);
     let nsg = (Control, NSG, "providers/Microsoft.Network/networkSecurityGroups/nsg", NSG_READ);
@@ -99,15 +99,15 @@ fn proofs(component: Component) -> [Proof; 2] {
 }
 
 #[test]
-fn every_component_is_granted_its_proof_call_and_refused_the_other() {
+fn every_component_is_granted_its_own_proof_call_only() {
     for component in Component::ALL {
-        let authorization = of_component(component);
+        let authorization = authorization_of_component(component);
         for ((plane, base, child, action), expected) in
-            proofs(component).into_iter().zip([true, false])
+            granted_and_denied_proofs(component).into_iter().zip([true, false])
         {
             let at = if child.is_empty() { base.to_owned() } else { format!("{base}/{child}") };
             let case = format!("{component}: {action} at {at}");
-            assert_eq!(granted(&authorization, plane, action, &at), expected, "{case}");
+            assert_eq!(is_granted(&authorization, plane, action, &at), expected, "{case}");
         }
     }
 }
@@ -115,11 +115,11 @@ fn every_component_is_granted_its_proof_call_and_refused_the_other() {
 #[test]
 fn no_component_reads_a_vault_secret_or_the_assignments_of_its_group() {
     for component in Component::ALL {
-        let authorization = of_component(component);
+        let authorization = authorization_of_component(component);
         let secret = format!("{VAULT}/secrets/other");
-        assert!(!granted(&authorization, Plane::Data, SECRET_READ, &secret), "{component}");
+        assert!(!is_granted(&authorization, ActionPlane::Data, SECRET_READ, &secret), "{component}");
         let assignments = "Microsoft.Authorization/roleAssignments/read";
-        assert!(!granted(&authorization, Plane::Control, assignments, MANAGED), "{component}");
+        assert!(!is_granted(&authorization, ActionPlane::Control, assignments, MANAGED), "{component}");
     }
 }
 
@@ -129,7 +129,7 @@ fn reading_the_managed_group_itself_is_granted_to_disk_and_control_plane_operato
         let read = "Microsoft.Resources/subscriptions/resourceGroups/read";
         let expected = matches!(component, Component::Disk | Component::ControlPlaneOperator);
         assert_eq!(
-            granted(&of_component(component), Plane::Control, read, MANAGED),
+            is_granted(&authorization_of_component(component), ActionPlane::Control, read, MANAGED),
             expected,
             "{component}"
         );
@@ -138,69 +138,69 @@ fn reading_the_managed_group_itself_is_granted_to_disk_and_control_plane_operato
 
 #[test]
 fn a_control_plane_right_gives_no_data_plane_right() {
-    let contributor = with(&[(CONTRIBUTOR, "/subscriptions/s")]);
-    assert!(granted(&contributor, Plane::Control, "Microsoft.KeyVault/vaults/read", VAULT));
-    assert!(!granted(&contributor, Plane::Data, SECRET_READ, VAULT));
+    let contributor = authorization_with(&[(CONTRIBUTOR, "/subscriptions/s")]);
+    assert!(is_granted(&contributor, ActionPlane::Control, "Microsoft.KeyVault/vaults/read", VAULT));
+    assert!(!is_granted(&contributor, ActionPlane::Data, SECRET_READ, VAULT));
 }
 
 #[test]
-fn reading_a_certificates_private_key_is_a_secret_read() {
+fn reading_certificate_private_key_needs_secret_permission() {
     let certificate_user = RoleDefinitionId(uuid::uuid!("db79e9a7-68ee-4b58-9aeb-b90e7c24fcba"));
-    assert!(granted(&with(&[(certificate_user, VAULT)]), Plane::Data, SECRET_READ, VAULT));
-    assert!(!granted(&with(&[(KEY_VAULT_READER, VAULT)]), Plane::Data, SECRET_READ, VAULT));
+    assert!(is_granted(&authorization_with(&[(certificate_user, VAULT)]), ActionPlane::Data, SECRET_READ, VAULT));
+    assert!(!is_granted(&authorization_with(&[(KEY_VAULT_READER, VAULT)]), ActionPlane::Data, SECRET_READ, VAULT));
 }
 
 #[test]
 fn a_right_on_one_secret_covers_its_versions_and_no_other_secret() {
     let secret = format!("{VAULT}/secrets/one");
-    let reader = with(&[(RoleDefinitionId::KEY_VAULT_SECRETS_USER, &secret)]);
+    let reader = authorization_with(&[(RoleDefinitionId::KEY_VAULT_SECRETS_USER, &secret)]);
     let get =
-        |name: &str| granted(&reader, Plane::Data, SECRET_READ, &format!("{VAULT}/secrets/{name}"));
+        |name: &str| is_granted(&reader, ActionPlane::Data, SECRET_READ, &format!("{VAULT}/secrets/{name}"));
     assert!(get("one") && get("ONE") && get("one/0123"));
     assert!(!get("one0") && !get("two"));
 }
 
 #[test]
-fn the_nearest_miss_names_what_would_have_to_change() {
+fn nearest_miss_names_the_missing_grant() {
     let at = scope(&format!("{NSG}/{}", "providers/Microsoft.Network/networkSecurityGroups/nsg"));
     let request =
-        |action| AccessRequest { principal_id: CALLER, plane: Plane::Control, action, scope: &at };
+        |action| AccessRequest { principal_id: CALLER, plane: ActionPlane::Control, action, scope: &at };
     let cases = [
-        (with(&[]), NSG_READ, "no role assignment"),
+        (authorization_with(&[]), NSG_READ, "no role assignment"),
         (
-            with(&[(CONTRIBUTOR, MANAGED)]),
+            authorization_with(&[(CONTRIBUTOR, MANAGED)]),
             NSG_READ,
             "is assigned at `/subscriptions/s/resourceGroups/m`",
         ),
-        (with(&[(RoleDefinitionId::FILE, NSG)]), NSG_READ, "lacks the action"),
-        (with(&[(RoleDefinitionId::FILE, MANAGED)]), NSG_READ, "no assignment of the caller is at"),
+        (authorization_with(&[(RoleDefinitionId::FILE, NSG)]), NSG_READ, "lacks the action"),
+        (authorization_with(&[(RoleDefinitionId::FILE, MANAGED)]), NSG_READ, "no assignment of the caller is at"),
         (
-            with(&[(CONTRIBUTOR, NSG)]),
+            authorization_with(&[(CONTRIBUTOR, NSG)]),
             "Microsoft.Authorization/roleAssignments/write",
             "takes the action away by `Microsoft.Authorization/*/Write`",
         ),
     ];
     for (authorization, action, words) in cases {
-        let explanation = authorization.explain(request(action));
+        let explanation = authorization.explain_decision(request(action));
         assert!(!explanation.granted);
         assert!(explanation.reason.contains(words), "{}", explanation.reason);
     }
-    let granting = with(&[(CONTRIBUTOR, "/subscriptions/s")]).explain(request(NSG_READ));
+    let granting = authorization_with(&[(CONTRIBUTOR, "/subscriptions/s")]).explain_decision(request(NSG_READ));
     assert!(granting.granted);
     assert_eq!(granting.role.as_deref(), Some("Contributor"));
 }
 
 #[test]
-fn an_assignment_is_made_once() {
-    let mut authorization = with(&[(CONTRIBUTOR, MANAGED)]);
-    assert_eq!(authorization.assign(assignment(1, CONTRIBUTOR, MANAGED)), Ok(Assigned::Unchanged));
+fn same_assignment_is_created_once() {
+    let mut authorization = authorization_with(&[(CONTRIBUTOR, MANAGED)]);
+    assert_eq!(authorization.assign(assignment(1, CONTRIBUTOR, MANAGED)), Ok(AssignOutcome::Unchanged));
     assert_eq!(
         authorization.assign(assignment(1, CONTRIBUTOR, VNET)),
         Err(AssignError::UpdateNotPermitted { name: Uuid::from_u128(1) })
     );
     assert_eq!(
         authorization.assign(assignment(2, CONTRIBUTOR, "/SUBSCRIPTIONS/s/resourcegroups/M")),
-        Err(AssignError::Exists { existing: Uuid::from_u128(1) })
+        Err(AssignError::AlreadyAssigned { existing: Uuid::from_u128(1) })
     );
     let unknown = RoleDefinitionId(Uuid::from_u128(7));
     assert_eq!(
@@ -212,23 +212,23 @@ fn an_assignment_is_made_once() {
 
 #[test]
 fn a_revoked_assignment_grants_nothing_and_the_others_stay() {
-    let mut authorization = with(&[(CONTRIBUTOR, MANAGED), (CONTRIBUTOR, VNET)]);
+    let mut authorization = authorization_with(&[(CONTRIBUTOR, MANAGED), (CONTRIBUTOR, VNET)]);
     let removed = authorization.revoke(|assignment| assignment.scope == scope(MANAGED));
     assert_eq!(removed.len(), 1);
-    assert!(!granted(&authorization, Plane::Control, VNET_READ, MANAGED));
-    assert!(granted(&authorization, Plane::Control, VNET_READ, VNET));
+    assert!(!is_granted(&authorization, ActionPlane::Control, VNET_READ, MANAGED));
+    assert!(is_granted(&authorization, ActionPlane::Control, VNET_READ, VNET));
 }
 
 #[test]
-fn a_snapshot_restores_the_same_decisions() {
-    let before = of_component(Component::Kms);
+fn deserialized_assignments_give_the_same_decisions() {
+    let before = authorization_of_component(Component::Kms);
     let text = serde_json::to_string(&before).unwrap();
     let after: Authorization = serde_json::from_str(&text).unwrap();
-    assert!(granted(&after, Plane::Data, "Microsoft.KeyVault/vaults/keys/read", VAULT));
+    assert!(is_granted(&after, ActionPlane::Data, "Microsoft.KeyVault/vaults/keys/read", VAULT));
     assert_eq!(serde_json::to_string(&after).unwrap(), text);
 }
 
-fn segments() -> impl Strategy<Value = String> {
+fn scope_segments() -> impl Strategy<Value = String> {
     prop::collection::vec("[abAB]", 0..4).prop_map(|path| {
         if path.is_empty() { "/".to_owned() } else { format!("/{}", path.join("/")) }
     })
@@ -236,8 +236,8 @@ fn segments() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn a_decision_is_that_of_the_assignments_at_and_above_the_scope(
-        held in prop::collection::vec((segments(), any::<bool>()), 0..6), at in segments(),
+    fn decision_uses_assignments_at_and_above_the_scope(
+        held in prop::collection::vec((scope_segments(), any::<bool>()), 0..6), at in scope_segments(),
     ) {
         let roles = |reads: bool| if reads { CONTRIBUTOR } else { RoleDefinitionId::INGRESS };
         let mut authorization = Authorization::default();
@@ -247,6 +247,6 @@ proptest! {
         }
         let expected =
             held.iter().any(|(place, reads)| *reads && scope(place).contains(&scope(&at)));
-        prop_assert_eq!(granted(&authorization, Plane::Control, NSG_READ, &at), expected);
+        prop_assert_eq!(is_granted(&authorization, ActionPlane::Control, NSG_READ, &at), expected);
     }
 }

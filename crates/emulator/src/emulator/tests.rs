@@ -4,17 +4,17 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::services::imds::Imds;
+use crate::services::imds::ImdsState;
 use crate::testing::{self, APP, LOGIN, SECRET, TENANT};
 
-async fn started(world: World) -> Emulator {
-    let probe = testing::Probe::new(world);
+async fn start_emulator(world: AzureState) -> Emulator {
+    let probe = testing::EngineFixture::new(world);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    Emulator::over(probe.engine, listener, address, false).unwrap()
+    Emulator::serve_on_listener(probe.engine, listener, address, false).unwrap()
 }
 
-fn proxied(emulator: &Emulator) -> reqwest::Client {
+fn proxied_client(emulator: &Emulator) -> reqwest::Client {
     let authority = reqwest::Certificate::from_pem(emulator.ca_pem().as_bytes()).unwrap();
     reqwest::Client::builder()
         .proxy(reqwest::Proxy::all(emulator.proxy_url()).unwrap())
@@ -23,11 +23,11 @@ fn proxied(emulator: &Emulator) -> reqwest::Client {
         .unwrap()
 }
 
-fn direct() -> reqwest::Client {
+fn direct_client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
 
-async fn token(client: &reqwest::Client) -> reqwest::Response {
+async fn request_token(client: &reqwest::Client) -> reqwest::Response {
     let form = url::form_urlencoded::Serializer::new(String::new())
         .append_pair("grant_type", "client_credentials")
         .append_pair("client_id", APP)
@@ -43,21 +43,21 @@ async fn token(client: &reqwest::Client) -> reqwest::Response {
         .unwrap()
 }
 
-async fn json_of(response: reqwest::Response) -> Value {
+async fn response_json(response: reqwest::Response) -> Value {
     serde_json::from_slice(&response.bytes().await.unwrap()).unwrap()
 }
 
 #[tokio::test]
-async fn a_token_comes_through_the_proxy_under_the_public_name() {
-    let emulator = started(testing::world()).await;
-    let response = token(&proxied(&emulator)).await;
+async fn token_is_issued_through_the_proxy_under_the_public_name() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
+    let response = request_token(&proxied_client(&emulator)).await;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.version(), http::Version::HTTP_2);
     assert_eq!(response.headers()["x-ms-client-request-id"], "mine");
     assert!(response.headers().contains_key("x-ms-request-id"));
     assert_eq!(response.headers()["date"], "Sat, 21 Nov 2026 12:00:00 GMT");
     assert_eq!(response.headers()["content-type"], "application/json; charset=utf-8");
-    let entry = &emulator.ledger()[0];
+    let entry = &emulator.request_log()[0];
     assert_eq!(entry.operation, Some("Token_Post"));
     assert_eq!(entry.caller, Some(APP.parse().unwrap()));
     assert!(entry.tls);
@@ -65,8 +65,8 @@ async fn a_token_comes_through_the_proxy_under_the_public_name() {
 }
 
 #[tokio::test]
-async fn the_first_http_version_works_inside_the_tunnel_too() {
-    let emulator = started(testing::world()).await;
+async fn http_1_1_works_inside_the_tunnel() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
     let authority = reqwest::Certificate::from_pem(emulator.ca_pem().as_bytes()).unwrap();
     let client = reqwest::Client::builder()
         .proxy(reqwest::Proxy::all(emulator.proxy_url()).unwrap())
@@ -83,10 +83,10 @@ async fn the_first_http_version_works_inside_the_tunnel_too() {
 }
 
 #[tokio::test]
-async fn the_token_proxy_of_a_cluster_is_found_by_its_server_name_whatever_the_host_says() {
-    let emulator = started(testing::world()).await;
+async fn token_proxy_is_selected_by_tls_server_name_not_host_header() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
     let authority = reqwest::Certificate::from_pem(emulator.ca_pem().as_bytes()).unwrap();
-    let name = crate::binding::server_name_of("cluster");
+    let name = crate::identity_binding::proxy_server_name("cluster");
     let client = reqwest::Client::builder()
         .no_proxy()
         .tls_certs_only([authority])
@@ -97,20 +97,20 @@ async fn the_token_proxy_of_a_cluster_is_found_by_its_server_name_whatever_the_h
     let url = format!("https://{name}:{}/{TENANT}/oauth2/v2.0/token", emulator.address().port());
     let response = client.post(url).header("host", LOGIN).body("").send().await.unwrap();
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
-    let entry = &emulator.ledger()[0];
+    let entry = &emulator.request_log()[0];
     assert_eq!((entry.operation, entry.host.as_str()), (Some("Token_Post"), name.as_str()));
 }
 
 #[tokio::test]
-async fn what_is_not_azure_is_refused_and_recorded() {
-    let emulator = started(testing::world()).await;
-    let client = proxied(&emulator);
+async fn non_azure_hosts_are_rejected_and_logged() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
+    let client = proxied_client(&emulator);
     assert!(client.get("https://example.com/").send().await.is_err());
     let plain = client.get("http://example.com/x?token=abc").send().await.unwrap();
     assert_eq!(plain.status(), StatusCode::FORBIDDEN);
     let clear = client.get(format!("http://{LOGIN}/common")).send().await.unwrap();
     assert_eq!(clear.status(), StatusCode::FORBIDDEN);
-    let entries = emulator.ledger();
+    let entries = emulator.request_log();
     let seen: Vec<_> =
         entries.iter().map(|e| (e.method.as_str(), e.host.as_str(), e.status)).collect();
     assert_eq!(
@@ -121,37 +121,37 @@ async fn what_is_not_azure_is_refused_and_recorded() {
 }
 
 #[tokio::test]
-async fn imds_answers_on_the_port_and_by_absolute_form() {
-    let emulator = started(testing::world()).await;
+async fn imds_is_reachable_on_the_port_and_through_the_proxy() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
     let path =
         "metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://vault.azure.net";
     for (client, base) in [
-        (direct(), emulator.proxy_url()),
-        (proxied(&emulator), "http://169.254.169.254".to_owned()),
+        (direct_client(), emulator.proxy_url()),
+        (proxied_client(&emulator), "http://169.254.169.254".to_owned()),
     ] {
         let url = format!("{base}/{path}");
         let response = client.get(&url).header("Metadata", "true").send().await.unwrap();
         assert_eq!(response.status(), StatusCode::OK, "{url}");
-        assert_eq!(json_of(response).await["token_type"], "Bearer");
+        assert_eq!(response_json(response).await["token_type"], "Bearer");
         assert_eq!(client.get(&url).send().await.unwrap().status(), StatusCode::BAD_REQUEST);
     }
 }
 
 #[tokio::test]
-async fn the_port_answers_to_loopback_names_only() {
-    let emulator = started(testing::world()).await;
+async fn port_accepts_loopback_names_only() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
     let url = format!("{}/lanyard/v1/operations", emulator.proxy_url());
     let ask = |host: &str| {
-        direct().get(&url).header("x-lanyard-control", "1").header("host", host).send()
+        direct_client().get(&url).header("x-lanyard-control", "1").header("host", host).send()
     };
     assert_eq!(ask("localhost:1").await.unwrap().status(), StatusCode::OK);
     assert_eq!(ask("evil.example").await.unwrap().status(), StatusCode::FORBIDDEN);
 }
 
 #[tokio::test]
-async fn unknown_operations_and_services_answer_501_and_are_the_backlog() {
-    let emulator = started(testing::world()).await;
-    let client = proxied(&emulator);
+async fn unknown_operations_return_501_and_are_logged_as_missing() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
+    let client = proxied_client(&emulator);
     for url in [
         "https://graph.microsoft.com/v1.0/me".to_owned(),
         "https://acct.blob.core.windows.net/c/b".to_owned(),
@@ -160,62 +160,62 @@ async fn unknown_operations_and_services_answer_501_and_are_the_backlog() {
         let response = client.get(&url).send().await.unwrap();
         assert_eq!(response.status(), StatusCode::NOT_IMPLEMENTED, "{url}");
     }
-    let entries = emulator.ledger();
+    let entries = emulator.request_log();
     assert_eq!(entries.iter().filter(|entry| entry.missing).count(), 3);
     let near = client
         .get(format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/devicecode"))
         .send()
         .await
         .unwrap();
-    let text = json_of(near).await["error_description"].as_str().unwrap().to_owned();
+    let text = response_json(near).await["error_description"].as_str().unwrap().to_owned();
     assert!(text.contains("Token_Post"), "{text}");
 }
 
 #[tokio::test]
-async fn faults_strike_in_order_and_are_recorded() {
-    let emulator = started(testing::world()).await;
+async fn fault_rules_apply_in_order_and_are_logged() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
     let url = format!("{}/lanyard/v1/faults", emulator.proxy_url());
     let add = |rule: Value| {
-        direct().post(&url).header("x-lanyard-control", "1").body(rule.to_string()).send()
+        direct_client().post(&url).header("x-lanyard-control", "1").body(rule.to_string()).send()
     };
     let rule = json!({
         "name": "busy", "service": "entra", "times": 1, "after": 1,
         "effect": { "type": "throttle", "retry_after": 60 },
     });
     assert_eq!(add(rule).await.unwrap().status(), StatusCode::CREATED);
-    let client = proxied(&emulator);
-    assert_eq!(token(&client).await.status(), StatusCode::OK);
-    let throttled = token(&client).await;
+    let client = proxied_client(&emulator);
+    assert_eq!(request_token(&client).await.status(), StatusCode::OK);
+    let throttled = request_token(&client).await;
     assert_eq!(throttled.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(throttled.headers()["retry-after"], "60");
     assert_eq!(throttled.text().await.unwrap(), "Too Many Requests");
-    assert_eq!(token(&client).await.status(), StatusCode::OK);
+    assert_eq!(request_token(&client).await.status(), StatusCode::OK);
 
     let rule = json!({ "name": "code", "times": 1, "effect": { "type": "token-error", "code": 7_000_214 } });
     assert_eq!(add(rule).await.unwrap().status(), StatusCode::CREATED);
-    assert_eq!(json_of(token(&client).await).await["error_codes"], json!([7_000_214]));
+    assert_eq!(response_json(request_token(&client).await).await["error_codes"], json!([7_000_214]));
     let rule = json!({ "name": "cut", "times": 1, "effect": { "type": "reset" } });
     assert_eq!(add(rule).await.unwrap().status(), StatusCode::CREATED);
     let cut = client.get(format!("https://{LOGIN}/common/discovery/keys")).send().await;
     assert!(cut.is_err());
     let unknown = json!({ "name": "x", "effect": { "type": "explode" } });
     assert_eq!(add(unknown).await.unwrap().status(), StatusCode::BAD_REQUEST);
-    let struck: Vec<_> = emulator.ledger().into_iter().filter_map(|entry| entry.fault).collect();
+    let struck: Vec<_> = emulator.request_log().into_iter().filter_map(|entry| entry.fault).collect();
     assert_eq!(struck, ["busy", "code", "cut"]);
 }
 
 #[tokio::test]
-async fn a_late_reply_waits_for_the_clock_of_the_world() {
-    let probe = testing::Probe::new(testing::world());
+async fn delayed_reply_waits_for_the_emulator_clock() {
+    let probe = testing::EngineFixture::new(testing::azure_with_test_principals());
     let clock = probe.clock.clone();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let emulator = Emulator::over(probe.engine, listener, address, false).unwrap();
+    let emulator = Emulator::serve_on_listener(probe.engine, listener, address, false).unwrap();
     let rule = json!({ "name": "slow", "effect": { "type": "latency", "milliseconds": 30_000 } });
-    emulator.engine.state().world.faults.insert(serde_json::from_value(rule).unwrap());
-    let client = proxied(&emulator);
-    let asked = tokio::spawn(async move { token(&client).await.status() });
-    while clock.sleepers() == 0 {
+    emulator.engine.state().azure.faults.insert(serde_json::from_value(rule).unwrap());
+    let client = proxied_client(&emulator);
+    let asked = tokio::spawn(async move { request_token(&client).await.status() });
+    while clock.sleeper_count() == 0 {
         tokio::task::yield_now().await;
     }
     assert!(!asked.is_finished());
@@ -224,13 +224,13 @@ async fn a_late_reply_waits_for_the_clock_of_the_world() {
 }
 
 #[tokio::test]
-async fn the_control_api_wants_its_header_and_shows_no_secret() {
-    let emulator = started(testing::world()).await;
+async fn control_api_requires_its_header_and_shows_no_secret() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
     let ask = |path: &str, header: bool| {
-        let request = direct().get(format!("{}/lanyard/v1/{path}", emulator.proxy_url()));
+        let request = direct_client().get(format!("{}/lanyard/v1/{path}", emulator.proxy_url()));
         if header { request.header("x-lanyard-control", "1") } else { request }.send()
     };
-    token(&proxied(&emulator)).await;
+    request_token(&proxied_client(&emulator)).await;
     for path in ["ledger", "world", "operations", "faults"] {
         assert_eq!(ask(path, false).await.unwrap().status(), StatusCode::FORBIDDEN, "{path}");
         let response = ask(path, true).await.unwrap();
@@ -242,32 +242,32 @@ async fn the_control_api_wants_its_header_and_shows_no_secret() {
     }
     let pem = ask("ca.pem", false).await.unwrap().text().await.unwrap();
     assert_eq!(pem, emulator.ca_pem());
-    let since = json_of(ask("ledger?since=2", true).await.unwrap()).await;
+    let since = response_json(ask("ledger?since=2", true).await.unwrap()).await;
     assert_eq!(since["value"][0]["sequence"], 3);
 }
 
 #[tokio::test]
-async fn the_app_service_protocol_wants_its_header() {
-    let emulator = started(testing::world()).await;
+async fn app_service_protocol_requires_its_header() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
     let url = format!(
         "{}/msi/token?api-version=2019-08-01&resource=https://vault.azure.net",
         emulator.proxy_url()
     );
-    let ask = |header: &'static str| direct().get(&url).header("X-IDENTITY-HEADER", header).send();
+    let ask = |header: &'static str| direct_client().get(&url).header("X-IDENTITY-HEADER", header).send();
     assert_eq!(ask("wrong").await.unwrap().status(), StatusCode::UNAUTHORIZED);
     assert_eq!(ask("s3cret-header").await.unwrap().status(), StatusCode::OK);
-    let world = World { imds: Imds::default(), ..testing::world() };
-    let without = started(world).await;
+    let world = AzureState { imds: ImdsState::default(), ..testing::azure_with_test_principals() };
+    let without = start_emulator(world).await;
     let url = url.replace(&emulator.proxy_url(), &without.proxy_url());
-    let reply = direct().get(url).header("X-IDENTITY-HEADER", "").send().await.unwrap();
+    let reply = direct_client().get(url).header("X-IDENTITY-HEADER", "").send().await.unwrap();
     assert_eq!(reply.status(), StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
-async fn an_address_that_others_reach_is_refused_unless_it_is_allowed() {
+async fn non_loopback_address_is_rejected_unless_allowed() {
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let refused = Emulator::builder().listen(any).start().await;
-    assert!(matches!(refused, Err(StartError::Remote { .. })));
+    assert!(matches!(refused, Err(StartError::AddressReachableRemotely { .. })));
     let hint = refused.err().and_then(|error| error.hint());
     assert!(hint.is_some());
     let allowed = Emulator::builder().listen(any).allow_remote(true).start().await.unwrap();
@@ -276,7 +276,7 @@ async fn an_address_that_others_reach_is_refused_unless_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_world_and_its_authority_survive_a_restart_and_belong_to_one_process() {
+async fn state_and_authority_survive_restart_and_are_locked_to_one_process() {
     let directory = tempfile::tempdir().unwrap();
     let start = || Emulator::builder().state_dir(directory.path()).start();
     let first = start().await.unwrap();
@@ -284,20 +284,20 @@ async fn a_world_and_its_authority_survive_a_restart_and_belong_to_one_process()
     let url = format!("{}/lanyard/v1/faults", first.proxy_url());
     let rule = json!({ "name": "kept", "effect": { "type": "reset" } }).to_string();
     let added =
-        direct().post(&url).header("x-lanyard-control", "1").body(rule).send().await.unwrap();
+        direct_client().post(&url).header("x-lanyard-control", "1").body(rule).send().await.unwrap();
     assert_eq!(added.status(), StatusCode::CREATED);
-    assert!(matches!(start().await, Err(StartError::Store(StoreError::Locked { .. }))));
+    assert!(matches!(start().await, Err(StartError::Store(StateStoreError::Locked { .. }))));
     // No shutdown: the reply alone promises that the change is on the disk.
     let state = std::fs::read_to_string(directory.path().join("state.json")).unwrap();
     assert!(state.contains("kept"));
     first.shutdown().await;
     let second = start().await.unwrap();
     assert_eq!(second.ca_pem(), pem);
-    assert_eq!(second.engine.state().world.faults.rules()[0].name, "kept");
+    assert_eq!(second.engine.state().azure.faults.rules()[0].name, "kept");
 }
 
 #[tokio::test]
-async fn a_given_authority_takes_the_place_of_the_saved_one_and_is_saved() {
+async fn provided_authority_replaces_the_saved_one() {
     let directory = tempfile::tempdir().unwrap();
     let builder = || Emulator::builder().state_dir(directory.path());
     builder().start().await.unwrap().shutdown().await;
@@ -317,46 +317,46 @@ async fn a_given_authority_takes_the_place_of_the_saved_one_and_is_saved() {
 }
 
 #[tokio::test]
-async fn a_saved_world_is_not_taken_for_that_of_another_plan() {
+async fn saved_state_of_another_seed_plan_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
-    let mut plan = seed::tests::plan();
+    let mut plan = seed::tests::nine_identity_plan();
     plan.identities.truncate(1);
-    let start = |seed: fn(Builder, WorldPlan) -> Builder, plan: &WorldPlan| {
+    let start = |seed: fn(EmulatorBuilder, SeedPlan) -> EmulatorBuilder, plan: &SeedPlan| {
         seed(Emulator::builder().state_dir(directory.path()), plan.clone()).start()
     };
-    start(Builder::seed, &plan).await.unwrap().shutdown().await;
-    start(Builder::seed, &plan).await.unwrap().shutdown().await;
+    start(EmulatorBuilder::seed, &plan).await.unwrap().shutdown().await;
+    start(EmulatorBuilder::seed, &plan).await.unwrap().shutdown().await;
 
-    let other = WorldPlan { location: "westeurope".to_owned(), ..plan.clone() };
-    let refused = start(Builder::seed, &other).await.unwrap_err();
+    let other = SeedPlan { location: "westeurope".to_owned(), ..plan.clone() };
+    let refused = start(EmulatorBuilder::seed, &other).await.unwrap_err();
     assert!(
-        matches!(&refused, StartError::OtherWorld { directory: at } if at == directory.path()),
+        matches!(&refused, StartError::SeedPlanMismatch { directory: at } if at == directory.path()),
         "{refused}"
     );
     assert!(refused.is_invalid_plan() && refused.hint().is_some());
-    let kept = start(Builder::seed_if_new, &other).await.unwrap();
-    assert_eq!(kept.engine.state().world.roster.holders[0].location, "eastus");
+    let kept = start(EmulatorBuilder::seed_if_new, &other).await.unwrap();
+    assert_eq!(kept.engine.state().azure.roster.holders[0].location, "eastus");
     kept.shutdown().await;
 
-    plan.drills.push(Drill { fault: crate::Fault::Expired, component: Component::Kms });
+    plan.drills.push(FaultPlan { fault: crate::IdentityFault::Expired, component: Component::Kms });
     let contradictory = Emulator::builder().seed(plan).start().await.unwrap_err();
     assert!(contradictory.is_invalid_plan(), "{contradictory}");
 }
 
 #[tokio::test]
-async fn the_header_of_the_app_service_protocol_is_told_without_guests_too() {
+async fn identity_header_is_returned_without_test_clients() {
     let emulator = Emulator::builder().start().await.unwrap();
     let url = format!("{}/lanyard/v1/identity-header", emulator.proxy_url());
-    let guarded = direct().get(&url).send().await.unwrap();
+    let guarded = direct_client().get(&url).send().await.unwrap();
     assert_eq!(guarded.status(), StatusCode::FORBIDDEN);
-    let reply = direct().get(&url).header("x-lanyard-control", "1").send().await.unwrap();
-    let body = json_of(reply).await;
-    let expected = emulator.engine.state().world.imds.identity_header.clone().unwrap();
+    let reply = direct_client().get(&url).header("x-lanyard-control", "1").send().await.unwrap();
+    let body = response_json(reply).await;
+    let expected = emulator.engine.state().azure.imds.identity_header.clone().unwrap();
     assert_eq!(body["identityHeader"], expected.expose());
 }
 
 #[tokio::test]
-async fn many_emulators_live_in_one_process_and_stop_when_dropped() {
+async fn several_emulators_run_in_one_process_and_stop_on_drop() {
     let mut emulators = Vec::new();
     for _ in 0..10 {
         emulators.push(Emulator::builder().start().await.unwrap());
@@ -371,21 +371,21 @@ async fn many_emulators_live_in_one_process_and_stop_when_dropped() {
 }
 
 #[tokio::test]
-async fn tokens_live_as_long_as_the_world_says() {
-    let emulator = started(testing::world()).await;
-    let client = proxied(&emulator);
+async fn token_lifetime_follows_the_token_policy() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
+    let client = proxied_client(&emulator);
     let url = format!("{}/lanyard/v1/tokens", emulator.proxy_url());
     let policy = json!({ "applicationSeconds": 10_000, "managedIdentitySeconds": 60 });
-    let set = direct().put(url).header("x-lanyard-control", "1").body(policy.to_string());
+    let set = direct_client().put(url).header("x-lanyard-control", "1").body(policy.to_string());
     assert_eq!(set.send().await.unwrap().status(), StatusCode::OK);
-    let long = json_of(token(&client).await).await;
+    let long = response_json(request_token(&client).await).await;
     assert_eq!((&long["expires_in"], &long["refresh_in"]), (&json!(10_000), &json!(5_000)));
 }
 
 #[test]
-fn what_is_printed_for_debugging_holds_no_secret() {
-    let probe = testing::Probe::new(testing::world());
-    let reply = probe.token(&[("client_id", APP), ("client_secret", SECRET)]);
+fn debug_output_contains_no_secret() {
+    let probe = testing::EngineFixture::new(testing::azure_with_test_principals());
+    let reply = probe.request_token(&[("client_id", APP), ("client_secret", SECRET)]);
     let printed = format!("{reply:?} {:?}", probe.engine);
     assert_eq!(reply.status, StatusCode::OK);
     for secret in [SECRET, "s3cret-header", "eyJ", "access_token", "PRIVATE KEY"] {
@@ -395,16 +395,16 @@ fn what_is_printed_for_debugging_holds_no_secret() {
 
 /// Everything that any crate of the process logs on this thread, at every level.
 #[derive(Clone, Default)]
-struct Everything(Arc<parking_lot::Mutex<String>>);
+struct EmulatorLogCapture(Arc<parking_lot::Mutex<String>>);
 
-impl tracing::field::Visit for Everything {
+impl tracing::field::Visit for EmulatorLogCapture {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
         use std::fmt::Write as _;
         writeln!(self.0.lock(), "{}={value:?}", field.name()).unwrap();
     }
 }
 
-impl tracing::Subscriber for Everything {
+impl tracing::Subscriber for EmulatorLogCapture {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -428,13 +428,13 @@ impl tracing::Subscriber for Everything {
 }
 
 #[test]
-fn no_log_of_any_level_holds_a_secret() {
-    let logged = Everything::default();
+fn no_log_level_contains_a_secret() {
+    let logged = EmulatorLogCapture::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tracing::subscriber::with_default(logged.clone(), || {
         runtime.block_on(async {
-            let emulator = started(testing::world()).await;
-            let body = json_of(token(&proxied(&emulator)).await).await;
+            let emulator = start_emulator(testing::azure_with_test_principals()).await;
+            let body = response_json(request_token(&proxied_client(&emulator)).await).await;
             assert_eq!(body["token_type"], "Bearer");
             tracing::info!("the end");
             emulator.shutdown().await;
@@ -448,8 +448,8 @@ fn no_log_of_any_level_holds_a_secret() {
 }
 
 #[tokio::test]
-async fn tls_on_the_port_itself_speaks_for_the_name_that_is_asked_for() {
-    let emulator = started(testing::world()).await;
+async fn direct_tls_on_the_port_uses_the_requested_server_name() {
+    let emulator = start_emulator(testing::azure_with_test_principals()).await;
     let address = emulator.address();
     let authority = reqwest::Certificate::from_pem(emulator.ca_pem().as_bytes()).unwrap();
     let client = reqwest::Client::builder()

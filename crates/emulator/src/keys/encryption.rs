@@ -13,11 +13,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::{KeyError, RsaKey, SecretText};
+use super::{RsaKeyError, RsaKey, RedactedText};
 
 /// How a text is padded before RSA (RFC 8017, 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Padding {
+pub(crate) enum RsaPadding {
     /// `RSA-OAEP-256`: SHA-256 for hash and mask, an empty label.
     OaepSha256,
     /// `RSA-OAEP`: the same with SHA-1.
@@ -26,9 +26,9 @@ pub(crate) enum Padding {
     Pkcs1,
 }
 
-impl Padding {
+impl RsaPadding {
     /// The padding of an algorithm of JSON Web Encryption (RFC 7518, 4.1).
-    pub(crate) fn of_algorithm(name: &str) -> Option<Self> {
+    pub(crate) fn from_jwe_algorithm(name: &str) -> Option<Self> {
         match name {
             "RSA-OAEP-256" => Some(Self::OaepSha256),
             "RSA-OAEP" => Some(Self::OaepSha1),
@@ -37,7 +37,7 @@ impl Padding {
         }
     }
 
-    const fn oaep(self) -> Option<&'static OaepAlgorithm> {
+    const fn oaep_algorithm(self) -> Option<&'static OaepAlgorithm> {
         match self {
             Self::OaepSha256 => Some(&OAEP_SHA256_MGF1SHA256),
             Self::OaepSha1 => Some(&OAEP_SHA1_MGF1SHA1),
@@ -48,15 +48,15 @@ impl Padding {
 
 /// The private numbers of an RSA key as a JSON Web Key has them (RFC 7518, 6.3): base64url.
 #[derive(Debug, Deserialize)]
-pub(crate) struct RsaNumbers {
+pub(crate) struct RsaJwkComponents {
     n: String,
     e: String,
-    d: SecretText,
-    p: SecretText,
-    q: SecretText,
-    dp: SecretText,
-    dq: SecretText,
-    qi: SecretText,
+    d: RedactedText,
+    p: RedactedText,
+    q: RedactedText,
+    dp: RedactedText,
+    dq: RedactedText,
+    qi: RedactedText,
 }
 
 impl RsaKey {
@@ -64,25 +64,25 @@ impl RsaKey {
     ///
     /// # Errors
     /// If there are no keys of that size, or the random source fails.
-    pub(crate) fn generate_sized(bits: u32) -> Result<Self, KeyError> {
+    pub(crate) fn generate_sized(bits: u32) -> Result<Self, RsaKeyError> {
         let size = match bits {
             2048 => KeySize::Rsa2048,
             3072 => KeySize::Rsa3072,
             4096 => KeySize::Rsa4096,
-            _ => return Err(KeyError::Size { bits }),
+            _ => return Err(RsaKeyError::UnsupportedSize { bits }),
         };
-        let pair = RsaKeyPair::generate(size).map_err(|Unspecified| KeyError::Generation)?;
-        Self::of_pair(pair)
+        let pair = RsaKeyPair::generate(size).map_err(|Unspecified| RsaKeyError::Generation)?;
+        Self::from_key_pair(pair)
     }
 
     /// A key from its numbers.
     ///
     /// # Errors
     /// If they are not the numbers of one key.
-    pub(crate) fn from_numbers(numbers: &RsaNumbers) -> Result<Self, KeyError> {
-        let private = |text: &SecretText| number(text.expose());
+    pub(crate) fn from_jwk_components(numbers: &RsaJwkComponents) -> Result<Self, RsaKeyError> {
+        let private = |text: &RedactedText| decode_component(text.expose());
         let components = KeyPairComponents {
-            public_key: PublicKeyComponents { n: number(&numbers.n)?, e: number(&numbers.e)? },
+            public_key: PublicKeyComponents { n: decode_component(&numbers.n)?, e: decode_component(&numbers.e)? },
             d: private(&numbers.d)?,
             p: private(&numbers.p)?,
             q: private(&numbers.q)?,
@@ -91,12 +91,12 @@ impl RsaKey {
             qInv: private(&numbers.qi)?,
         };
         let pair =
-            RsaKeyPair::from_components(&components).map_err(|_rejected| KeyError::Numbers)?;
-        Self::of_pair(pair)
+            RsaKeyPair::from_components(&components).map_err(|_rejected| RsaKeyError::InvalidComponents)?;
+        Self::from_key_pair(pair)
     }
 
-    fn of_pair(pair: RsaKeyPair) -> Result<Self, KeyError> {
-        let der = pair.as_der().map_err(|Unspecified| KeyError::Encoding)?;
+    fn from_key_pair(pair: RsaKeyPair) -> Result<Self, RsaKeyError> {
+        let der = pair.as_der().map_err(|Unspecified| RsaKeyError::Encoding)?;
         Ok(Self::from_pkcs8(der.as_ref().to_vec()))
     }
 
@@ -106,12 +106,12 @@ impl RsaKey {
     /// If the stored key is not readable.
     pub(crate) fn encrypt(
         &self,
-        padding: Padding,
+        padding: RsaPadding,
         plaintext: &[u8],
-    ) -> Result<Option<Vec<u8>>, KeyError> {
-        let key = self.private()?.public_key();
+    ) -> Result<Option<Vec<u8>>, RsaKeyError> {
+        let key = self.decrypting_key()?.public_key();
         let mut ciphertext = vec![0; key.key_size_bytes()];
-        let written = match padding.oaep() {
+        let written = match padding.oaep_algorithm() {
             Some(algorithm) => OaepPublicEncryptingKey::new(key)
                 .and_then(|key| Ok(key.encrypt(algorithm, plaintext, &mut ciphertext, None)?.len()))
                 .ok(),
@@ -128,12 +128,12 @@ impl RsaKey {
     /// If the stored key is not readable.
     pub(crate) fn decrypt(
         &self,
-        padding: Padding,
+        padding: RsaPadding,
         ciphertext: &[u8],
-    ) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
-        let key = self.private()?;
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, RsaKeyError> {
+        let key = self.decrypting_key()?;
         let mut plaintext = Zeroizing::new(vec![0; key.key_size_bytes()]);
-        let written = match padding.oaep() {
+        let written = match padding.oaep_algorithm() {
             Some(algorithm) => OaepPrivateDecryptingKey::new(key)
                 .and_then(|key| Ok(key.decrypt(algorithm, ciphertext, &mut plaintext, None)?.len()))
                 .ok(),
@@ -147,15 +147,15 @@ impl RsaKey {
         }))
     }
 
-    fn private(&self) -> Result<PrivateDecryptingKey, KeyError> {
-        PrivateDecryptingKey::from_pkcs8(self.pkcs8()).map_err(|_rejected| KeyError::Encoding)
+    fn decrypting_key(&self) -> Result<PrivateDecryptingKey, RsaKeyError> {
+        PrivateDecryptingKey::from_pkcs8(self.pkcs8()).map_err(|_rejected| RsaKeyError::Encoding)
     }
 }
 
 /// The bytes of a number, without leading zeros.
-fn number(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+fn decode_component(text: &str) -> Result<Zeroizing<Vec<u8>>, RsaKeyError> {
     let bytes = URL_SAFE_NO_PAD.decode(text).map(Zeroizing::new);
-    let bytes = bytes.map_err(|_malformed| KeyError::Numbers)?;
+    let bytes = bytes.map_err(|_malformed| RsaKeyError::InvalidComponents)?;
     let start = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
     Ok(Zeroizing::new(bytes[start..].to_vec()))
 }
@@ -165,15 +165,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_encrypted_decrypts_under_the_same_key_and_padding_only() {
-        let (key, other) = (crate::testing::client_key(), crate::testing::foreign_key());
-        let paddings = [Padding::OaepSha256, Padding::OaepSha1, Padding::Pkcs1];
+    fn ciphertext_decrypts_only_with_same_key_and_padding() {
+        let (key, other) = (crate::testing::client_key(), crate::testing::untrusted_key());
+        let paddings = [RsaPadding::OaepSha256, RsaPadding::OaepSha1, RsaPadding::Pkcs1];
         for padding in paddings {
             let ciphertext = key.encrypt(padding, b"seed").unwrap().unwrap();
             assert_eq!(ciphertext.len(), 256);
             let plaintext = key.decrypt(padding, &ciphertext).unwrap().unwrap();
             assert_eq!(plaintext.as_slice(), b"seed");
-            if padding != Padding::Pkcs1 {
+            if padding != RsaPadding::Pkcs1 {
                 assert!(other.decrypt(padding, &ciphertext).unwrap().is_none(), "{padding:?}");
             }
             let mut flipped = ciphertext.clone();
@@ -184,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn a_text_may_be_as_long_as_the_padding_leaves() {
+    fn plaintext_length_is_limited_by_the_padding() {
         let key = crate::testing::client_key();
         for (padding, most) in
-            [(Padding::OaepSha256, 190), (Padding::OaepSha1, 214), (Padding::Pkcs1, 245)]
+            [(RsaPadding::OaepSha256, 190), (RsaPadding::OaepSha1, 214), (RsaPadding::Pkcs1, 245)]
         {
             assert!(key.encrypt(padding, &vec![7; most]).unwrap().is_some(), "{padding:?}");
             assert!(key.encrypt(padding, &vec![7; most + 1]).unwrap().is_none(), "{padding:?}");
@@ -195,9 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_sizes_of_the_service_are_made() {
+    fn only_key_sizes_of_key_vault_are_generated() {
         for bits in [512, 1024, 2047, 8192] {
-            assert!(matches!(RsaKey::generate_sized(bits), Err(KeyError::Size { .. })), "{bits}");
+            assert!(matches!(RsaKey::generate_sized(bits), Err(RsaKeyError::UnsupportedSize { .. })), "{bits}");
         }
     }
 }

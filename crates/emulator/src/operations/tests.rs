@@ -2,42 +2,42 @@ use http::StatusCode;
 
 use super::*;
 
-const fn row(id: &'static str, method: Method, path: &'static str) -> Operation {
-    Operation {
+const fn test_operation(id: &'static str, method: Method, path: &'static str) -> ServiceOperation {
+    ServiceOperation {
         id,
         method,
         path,
-        support: Support::Full,
-        handler: |_| Ok(Reply::empty(StatusCode::OK)),
+        support: OperationSupport::Full,
+        handler: |_| Ok(ServiceReply::empty(StatusCode::OK)),
     }
 }
 
-const TABLE: &[&[Operation]] = &[
+const TEST_OPERATIONS: &[&[ServiceOperation]] = &[
     &[
-        row("Groups_List", Method::GET, "/subscriptions/{subscription}/resourceGroups"),
-        row("Groups_Get", Method::GET, "/subscriptions/{subscription}/resourceGroups/{group}"),
-        row("Groups_Head", Method::HEAD, "/subscriptions/{subscription}/resourceGroups/{group}"),
+        test_operation("Groups_List", Method::GET, "/subscriptions/{subscription}/resourceGroups"),
+        test_operation("Groups_Get", Method::GET, "/subscriptions/{subscription}/resourceGroups/{group}"),
+        test_operation("Groups_Head", Method::HEAD, "/subscriptions/{subscription}/resourceGroups/{group}"),
     ],
-    &[row(
+    &[test_operation(
         "Assignments_Put",
         Method::PUT,
         "/{*scope}/providers/Microsoft.Authorization/roleAssignments/{name}",
     )],
 ];
 
-fn found(method: &Method, path: &str) -> Result<(&'static str, Parameters), Option<&'static str>> {
+fn find_in_table(method: &Method, path: &str) -> Result<(&'static str, PathParameters), Option<&'static str>> {
     let segments: Vec<_> =
         path.split('/').filter(|part| !part.is_empty()).map(ToOwned::to_owned).collect();
-    match lookup(TABLE, method, &segments) {
-        Lookup::Known(row, parameters) => Ok((row.id, parameters)),
-        Lookup::Unknown(nearest) => Err(nearest.map(|row| row.id)),
+    match find_operation(TEST_OPERATIONS, method, &segments) {
+        OperationLookup::Found(row, parameters) => Ok((row.id, parameters)),
+        OperationLookup::NotFound(nearest) => Err(nearest.map(|row| row.id)),
     }
 }
 
 #[test]
-fn literals_ignore_case_and_values_keep_it() {
+fn literals_ignore_case_and_parameters_keep_case() {
     let (id, parameters) =
-        found(&Method::GET, "/SUBSCRIPTIONS/Sub-1/resourcegroups/My-Group").unwrap();
+        find_in_table(&Method::GET, "/SUBSCRIPTIONS/Sub-1/resourcegroups/My-Group").unwrap();
     assert_eq!(id, "Groups_Get");
     assert_eq!(parameters.value("subscription"), "Sub-1");
     assert_eq!(parameters.value("group"), "My-Group");
@@ -45,27 +45,27 @@ fn literals_ignore_case_and_values_keep_it() {
 }
 
 #[test]
-fn a_scope_is_any_number_of_segments_also_none() {
+fn wildcard_matches_any_number_of_segments() {
     let suffix = "providers/Microsoft.Authorization/roleAssignments/a";
     for scope in ["", "subscriptions/s", "subscriptions/s/resourceGroups/g/providers/A.B/c/d"] {
-        let (id, parameters) = found(&Method::PUT, &format!("/{scope}/{suffix}")).unwrap();
+        let (id, parameters) = find_in_table(&Method::PUT, &format!("/{scope}/{suffix}")).unwrap();
         assert_eq!(id, "Assignments_Put");
         assert_eq!(parameters.value("scope"), scope);
         assert_eq!(parameters.value("name"), "a");
     }
-    assert!(found(&Method::PUT, "/providers/Microsoft.Authorization/roleAssignments").is_err());
+    assert!(find_in_table(&Method::PUT, "/providers/Microsoft.Authorization/roleAssignments").is_err());
 }
 
 #[test]
-fn head_is_get_unless_the_table_has_its_own_row() {
-    let head = |path| found(&Method::HEAD, path).map(|(id, _)| id);
+fn head_falls_back_to_get() {
+    let head = |path| find_in_table(&Method::HEAD, path).map(|(id, _)| id);
     assert_eq!(head("/subscriptions/s/resourceGroups"), Ok("Groups_List"));
     assert_eq!(head("/subscriptions/s/resourceGroups/g"), Ok("Groups_Head"));
 }
 
 #[test]
-fn what_is_unknown_names_its_nearest_neighbour() {
-    let nearest = |method: &Method, path: &str| found(method, path).map(|(id, _)| id);
+fn unknown_operation_returns_the_nearest_one() {
+    let nearest = |method: &Method, path: &str| find_in_table(method, path).map(|(id, _)| id);
     let delete = nearest(&Method::DELETE, "/subscriptions/s/resourceGroups/g");
     assert_eq!(delete, Err(Some("Groups_Head")));
     let put = nearest(&Method::PUT, "/providers/Microsoft.Authorization/roleAssignments/a/b");
@@ -74,9 +74,9 @@ fn what_is_unknown_names_its_nearest_neighbour() {
 }
 
 #[test]
-fn every_table_has_unique_ids_and_paths_that_can_be_reached() {
-    for service in Service::ALL {
-        let rows: Vec<_> = crate::services::operations(service).iter().copied().flatten().collect();
+fn every_service_has_unique_ids_and_reachable_paths() {
+    for service in AzureService::ALL {
+        let rows: Vec<_> = crate::services::operations_of_service(service).iter().copied().flatten().collect();
         for (at, row) in rows.iter().enumerate() {
             let before = &rows[..at];
             assert!(before.iter().all(|other| other.id != row.id), "{service:?}: {}", row.id);

@@ -8,27 +8,27 @@ use p12_keystore::{
 };
 use zeroize::Zeroizing;
 
-use super::{Bundle, SeedError};
+use super::{CredentialBundleFormat, SeedError};
 use crate::keys::RsaKey;
 
 /// Rounds of key derivation, as OpenSSL writes them.
 const ITERATIONS: u32 = 2048;
 
 /// The bytes of a bundle; `chain` is DER, leaf first.
-pub(super) fn bundle(
-    form: Bundle,
+pub(super) fn encode_bundle(
+    form: CredentialBundleFormat,
     key: &RsaKey,
     chain: &[&[u8]],
 ) -> Result<Zeroizing<Vec<u8>>, SeedError> {
     match form {
-        Bundle::Pem => Ok(pem(key, chain)),
-        Bundle::LegacyPkcs12 => pkcs12(
+        CredentialBundleFormat::Pem => Ok(encode_pem(key, chain)),
+        CredentialBundleFormat::LegacyPkcs12 => encode_pkcs12(
             key,
             chain,
             EncryptionAlgorithm::PbeWithShaAnd3KeyTripleDesCbc,
             MacAlgorithm::HmacSha1,
         ),
-        Bundle::ModernPkcs12 => pkcs12(
+        CredentialBundleFormat::ModernPkcs12 => encode_pkcs12(
             key,
             chain,
             EncryptionAlgorithm::PbeWithHmacSha256AndAes256,
@@ -38,17 +38,17 @@ pub(super) fn bundle(
 }
 
 /// PKCS#8 key, then the certificates.
-fn pem(key: &RsaKey, chain: &[&[u8]]) -> Zeroizing<Vec<u8>> {
+fn encode_pem(key: &RsaKey, chain: &[&[u8]]) -> Zeroizing<Vec<u8>> {
     let mut text = Zeroizing::new(Vec::with_capacity(8 * 1024));
-    write_block(&mut text, "PRIVATE KEY", key.pkcs8());
+    write_pem_block(&mut text, "PRIVATE KEY", key.pkcs8());
     for certificate in chain {
-        write_block(&mut text, "CERTIFICATE", certificate);
+        write_pem_block(&mut text, "CERTIFICATE", certificate);
     }
     text
 }
 
 /// One PEM block (RFC 7468): base64 in lines of 64.
-fn write_block(text: &mut Vec<u8>, label: &str, der: &[u8]) {
+fn write_pem_block(text: &mut Vec<u8>, label: &str, der: &[u8]) {
     let encoded = Zeroizing::new(STANDARD.encode(der));
     text.extend_from_slice(format!("-----BEGIN {label}-----\n").as_bytes());
     for line in encoded.as_bytes().chunks(64) {
@@ -58,7 +58,7 @@ fn write_block(text: &mut Vec<u8>, label: &str, der: &[u8]) {
     text.extend_from_slice(format!("-----END {label}-----\n").as_bytes());
 }
 
-fn pkcs12(
+fn encode_pkcs12(
     key: &RsaKey,
     chain: &[&[u8]],
     encryption: EncryptionAlgorithm,

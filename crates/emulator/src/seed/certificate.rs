@@ -10,11 +10,11 @@ use uuid::Uuid;
 use super::SeedError;
 use crate::certificates::{common_name, set_validity};
 use crate::directory::CertificateAuthority;
-use crate::keys::{KeyError, RsaKey};
+use crate::keys::{RsaKeyError, RsaKey};
 
 /// When a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Validity {
+pub(super) struct CertificateValidityPeriod {
     /// From.
     pub(super) not_before: Timestamp,
     /// To.
@@ -23,53 +23,53 @@ pub(super) struct Validity {
 
 /// What an end-entity certificate says.
 #[derive(Debug, Clone)]
-pub(super) struct Leaf<'a> {
+pub(super) struct LeafCertificateSpec<'a> {
     /// The common name.
     pub(super) subject: &'a str,
     /// The serial number.
     pub(super) serial: Uuid,
     /// When it is valid.
-    pub(super) validity: Validity,
+    pub(super) validity: CertificateValidityPeriod,
     /// Its key.
     pub(super) key: &'a RsaKey,
 }
 
 /// A self-signed authority with `name` as its common name.
-pub(super) fn make_authority(
+pub(super) fn create_authority(
     name: &str,
     key: RsaKey,
     serial: Uuid,
-    validity: Validity,
+    validity: CertificateValidityPeriod,
 ) -> Result<CertificateAuthority, SeedError> {
     let mut params = authority_params(name);
     params.serial_number = Some(SerialNumber::from_slice(serial.as_bytes()));
     set_validity(&mut params, validity.not_before, validity.not_after);
-    let signer = Signer::new(&key)?;
+    let signer = RcgenRsaSigner::new(&key)?;
     let certificate = params.self_signed(&signer).map_err(SeedError::Certificate)?;
     Ok(CertificateAuthority { certificate: certificate.der().to_vec(), key })
 }
 
 /// A certificate for client authentication from the authority `name`, DER.
-pub(super) fn issue(
+pub(super) fn issue_leaf_certificate(
     name: &str,
     authority: &CertificateAuthority,
-    leaf: &Leaf<'_>,
+    leaf: &LeafCertificateSpec<'_>,
 ) -> Result<Vec<u8>, SeedError> {
-    let issuer = Issuer::new(authority_params(name), Signer::new(&authority.key)?);
+    let issuer = Issuer::new(authority_params(name), RcgenRsaSigner::new(&authority.key)?);
     let certificate = leaf_params(leaf)
-        .signed_by(&Signer::new(leaf.key)?, &issuer)
+        .signed_by(&RcgenRsaSigner::new(leaf.key)?, &issuer)
         .map_err(SeedError::Certificate)?;
     Ok(certificate.der().to_vec())
 }
 
 /// A self-signed certificate for client authentication, DER.
-pub(super) fn self_signed(leaf: &Leaf<'_>) -> Result<Vec<u8>, SeedError> {
+pub(super) fn self_signed_leaf_certificate(leaf: &LeafCertificateSpec<'_>) -> Result<Vec<u8>, SeedError> {
     let certificate =
-        leaf_params(leaf).self_signed(&Signer::new(leaf.key)?).map_err(SeedError::Certificate)?;
+        leaf_params(leaf).self_signed(&RcgenRsaSigner::new(leaf.key)?).map_err(SeedError::Certificate)?;
     Ok(certificate.der().to_vec())
 }
 
-fn leaf_params(leaf: &Leaf<'_>) -> CertificateParams {
+fn leaf_params(leaf: &LeafCertificateSpec<'_>) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(leaf.subject);
     params.serial_number = Some(SerialNumber::from_slice(leaf.serial.as_bytes()));
@@ -90,21 +90,21 @@ fn authority_params(name: &str) -> CertificateParams {
 }
 
 /// A key of the world as rcgen wants it.
-struct Signer<'a> {
+struct RcgenRsaSigner<'a> {
     key: &'a RsaKey,
-    public: Vec<u8>,
+    public_der: Vec<u8>,
 }
 
-impl<'a> Signer<'a> {
+impl<'a> RcgenRsaSigner<'a> {
     fn new(key: &'a RsaKey) -> Result<Self, SeedError> {
-        let public = key.public_der().map_err(SeedError::reading)?;
-        Ok(Self { key, public })
+        let public = key.public_der().map_err(SeedError::key_read_error)?;
+        Ok(Self { key, public_der: public })
     }
 }
 
-impl PublicKeyData for Signer<'_> {
+impl PublicKeyData for RcgenRsaSigner<'_> {
     fn der_bytes(&self) -> &[u8] {
-        &self.public
+        &self.public_der
     }
 
     fn algorithm(&self) -> &'static SignatureAlgorithm {
@@ -112,9 +112,9 @@ impl PublicKeyData for Signer<'_> {
     }
 }
 
-impl SigningKey for Signer<'_> {
+impl SigningKey for RcgenRsaSigner<'_> {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
         // rcgen has no room for the cause: it knows only that a key outside of it failed.
-        self.key.sign_rs256(message).map_err(|_failed: KeyError| rcgen::Error::RemoteKeyError)
+        self.key.sign_rs256(message).map_err(|_failed: RsaKeyError| rcgen::Error::RemoteKeyError)
     }
 }

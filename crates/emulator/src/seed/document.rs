@@ -3,25 +3,25 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use lanyard_vocabulary::{ObjectEncoding, TenantId};
+use lanyard_vocabulary::{ObjectEncoding, EntraTenantId};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
 use super::SeedError;
-use super::certificate::Validity;
-use super::roster::Holder;
+use super::certificate::CertificateValidityPeriod;
+use super::identity_registry::ComponentIdentity;
 use crate::certificates::days_after;
 
 /// `UserAssignedIdentityCredentials` of the MSI data plane, version 2024-01-01: its 13 keys, in
 /// the order in which Go writes them.
 #[derive(Serialize)]
-struct Document<'a> {
+struct MsiCredentialDocument<'a> {
     authentication_endpoint: &'a str,
     cannot_renew_after: String,
     client_id: String,
     client_secret: &'a str,
     client_secret_url: String,
-    custom_claims: CustomClaims,
+    custom_claims: MsiCustomClaims,
     mtls_authentication_endpoint: String,
     not_after: String,
     not_before: String,
@@ -32,28 +32,28 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct CustomClaims {
+struct MsiCustomClaims {
     xms_az_nwperimid: [&'static str; 0],
     xms_az_tm: &'static str,
 }
 
 /// The four stamps of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamps {
+pub(super) struct CredentialDates {
     /// The validity of the certificate, as the document claims it.
-    pub(super) validity: Validity,
+    pub(super) validity: CertificateValidityPeriod,
     /// From when a new one may be asked for.
     pub(super) renew_after: Timestamp,
     /// From when no new one is given.
     pub(super) cannot_renew_after: Timestamp,
 }
 
-impl Stamps {
+impl CredentialDates {
     /// The stamps of a certificate of the MSI data plane: 90 days, renewable after half of them.
-    pub(super) fn from(not_before: Timestamp) -> Self {
+    pub(super) fn starting_at(not_before: Timestamp) -> Self {
         let after = |days| days_after(not_before, days);
         Self {
-            validity: Validity { not_before, not_after: after(90) },
+            validity: CertificateValidityPeriod { not_before, not_after: after(90) },
             renew_after: after(45),
             cannot_renew_after: after(180),
         }
@@ -62,11 +62,11 @@ impl Stamps {
 
 /// The document as compact JSON. `padding` bytes more than needed, in the query of
 /// `client_secret_url`, which is opaque to everybody but the service.
-pub(super) fn write(
-    holder: &Holder,
-    tenant: &TenantId,
+pub(super) fn write_document(
+    holder: &ComponentIdentity,
+    tenant: &EntraTenantId,
     bundle: &[u8],
-    stamps: Stamps,
+    stamps: CredentialDates,
     padding: usize,
 ) -> Result<Zeroizing<Vec<u8>>, SeedError> {
     let secret = Zeroizing::new(STANDARD.encode(bundle));
@@ -78,13 +78,13 @@ pub(super) fn write(
         url.push_str("&p=");
         url.extend(std::iter::repeat_n('0', padding));
     }
-    let document = Document {
+    let document = MsiCredentialDocument {
         authentication_endpoint: &holder.authority_url(),
         cannot_renew_after: stamps.cannot_renew_after.to_string(),
         client_id: holder.client_id.to_string(),
         client_secret: &secret,
         client_secret_url: url,
-        custom_claims: CustomClaims { xms_az_nwperimid: [], xms_az_tm: "azureinfra" },
+        custom_claims: MsiCustomClaims { xms_az_nwperimid: [], xms_az_tm: "azureinfra" },
         mtls_authentication_endpoint: format!(
             "https://{}.mtlsauth.microsoft.com/",
             holder.location
@@ -100,7 +100,7 @@ pub(super) fn write(
 }
 
 /// The text of a vault value with these bytes in an encoding.
-pub(super) fn encode(encoding: ObjectEncoding, bytes: &[u8]) -> String {
+pub(super) fn encode_secret_value(encoding: ObjectEncoding, bytes: &[u8]) -> String {
     match encoding {
         ObjectEncoding::Utf8 => String::from_utf8_lossy(bytes).into_owned(),
         ObjectEncoding::Hex => hex::encode(bytes),

@@ -1,63 +1,63 @@
 //! User-assigned identities: those of the components, with roles and credentials, and that of the
 //! node.
 
-use lanyard_vocabulary::{ArmResourceId, ClientId, RoleDefinitionId, Scope, TenantId};
+use lanyard_vocabulary::{ArmResourceId, EntraClientId, RoleDefinitionId, RoleScope, EntraTenantId};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::certificate_subject;
 use super::plan::IdentityPlan;
 use super::tenants::MSI_AUTHORITY;
-use super::{Holder, Seed, SeedError, credential};
+use super::{ComponentIdentity, AzureSeeder, SeedError, credential};
 use crate::authorization::{AccessScope, RoleAssignment};
 use crate::directory::{Principal, PrincipalKind, SubjectNameIssuer};
-use crate::services::keyvault::{ObjectKind, object_scope};
+use crate::services::keyvault::{KeyVaultObjectKind, object_scope};
 
 /// The name of the identity that the node reads the vault with.
-const READER: &str = "vault-reader";
+const VAULT_READER_NAME: &str = "vault-reader";
 
-impl Seed<'_> {
+impl AzureSeeder<'_> {
     pub(super) fn add_identities(&mut self) -> Result<(), SeedError> {
         for identity in &self.plan.identities {
-            let holder = self.add_holder(identity);
+            let holder = self.add_component_identity(identity);
             self.assign_component_roles(&holder);
             let component = holder.component;
-            let is_issued = self.world.roster.sharing(&holder).next().is_some();
+            let is_issued = self.world.roster.identities_sharing_secret(&holder).next().is_some();
             self.world.roster.holders.push(holder);
             if is_issued {
                 continue;
             }
             let key = self.keys.take()?;
-            let decoy = self.world.roster.holder(component).is_some_and(Holder::has_wrong_key);
+            let decoy = self.world.roster.component_identity(component).is_some_and(ComponentIdentity::has_wrong_key);
             let decoy = decoy.then(|| self.keys.take()).transpose()?;
-            credential::issue(
+            credential::issue_credential(
                 self.world,
                 component,
                 self.ids,
                 self.now,
-                &credential::Material { key, decoy, padding: 0 },
+                &credential::CredentialMaterial { key, mismatched_key: decoy, padding: 0 },
             )?;
         }
         Ok(())
     }
 
-    fn add_holder(&mut self, identity: &IdentityPlan) -> Holder {
+    fn add_component_identity(&mut self, identity: &IdentityPlan) -> ComponentIdentity {
         let plan = self.plan;
         let component = identity.component;
         let vault_host = self.vault_host(&plan.vault.name);
-        let twin = self.twin(identity);
+        let twin = self.find_shared_identity(identity);
         let (client_id, object_id, resource_id) = match twin {
             Some(twin) => (twin.client_id, twin.object_id, twin.resource_id.clone()),
-            None => self.add_component_identity(identity),
+            None => self.create_component_principal(identity),
         };
         let drills = plan.drills.iter();
         let faults = drills.filter(|drill| {
             let broken = plan.identities.iter().find(|row| row.component == drill.component);
             drill.component == component
-                || drill.fault.is_in_the_value()
-                    && broken.is_some_and(|broken| broken.secret_key() == identity.secret_key())
+                || drill.fault.changes_secret_value()
+                    && broken.is_some_and(|broken| broken.secret_name_key() == identity.secret_name_key())
         });
-        Holder {
+        ComponentIdentity {
             component,
             client_id,
             object_id,
@@ -75,8 +75,8 @@ impl Seed<'_> {
     }
 
     /// The earlier component that has the same identity.
-    fn twin(&self, identity: &IdentityPlan) -> Option<&Holder> {
-        let client = self.plan.client_of(identity);
+    fn find_shared_identity(&self, identity: &IdentityPlan) -> Option<&ComponentIdentity> {
+        let client = self.plan.client_id_of(identity);
         self.world.roster.holders.iter().find(|holder| {
             Some(holder.client_id) == client
                 || holder.secret_name.as_str().eq_ignore_ascii_case(identity.secret_name.as_str())
@@ -84,16 +84,16 @@ impl Seed<'_> {
     }
 
     /// A new identity that trusts the certificates of the platform.
-    fn add_component_identity(
+    fn create_component_principal(
         &mut self,
         identity: &IdentityPlan,
-    ) -> (ClientId, Uuid, ArmResourceId) {
+    ) -> (EntraClientId, Uuid, ArmResourceId) {
         let plan = self.plan;
-        let client_id = plan.client_of(identity).unwrap_or_else(|| self.ids.uuid().into());
-        let name = format!("{}-{}", plan.infra_id, identity.component.facts().service_name);
-        let resource_id = Self::identity_id(&self.managed_group(), &name);
-        let object_id = self.add_identity(&resource_id, &plan.tenant, client_id);
-        if let Some(principal) = self.world.directory.by_client_mut(client_id) {
+        let client_id = plan.client_id_of(identity).unwrap_or_else(|| self.ids.next_uuid().into());
+        let name = format!("{}-{}", plan.infra_id, identity.component.definition().service_name);
+        let resource_id = Self::user_assigned_identity_id(&self.managed_resource_group(), &name);
+        let object_id = self.add_user_assigned_identity(&resource_id, &plan.tenant, client_id);
+        if let Some(principal) = self.world.directory.by_client_id_mut(client_id) {
             principal.subject_name_issuer = Some(SubjectNameIssuer {
                 subject: certificate_subject(client_id),
                 authority: MSI_AUTHORITY.to_owned(),
@@ -103,19 +103,19 @@ impl Seed<'_> {
     }
 
     /// Adds the Azure resource and the principal of a user-assigned identity; the object id.
-    pub(super) fn add_identity(
+    pub(super) fn add_user_assigned_identity(
         &mut self,
         resource_id: &ArmResourceId,
-        tenant: &TenantId,
-        client_id: ClientId,
+        tenant: &EntraTenantId,
+        client_id: EntraClientId,
     ) -> Uuid {
-        let object_id = self.ids.uuid();
+        let object_id = self.ids.next_uuid();
         let body = json!({
             "location": self.plan.location,
             "tags": {},
             "properties": { "tenantId": tenant, "principalId": object_id, "clientId": client_id },
         });
-        self.store_without_state(resource_id.clone(), body);
+        self.store_resource_without_state(resource_id.clone(), body);
         self.world.directory.principals.push(Principal {
             object_id,
             client_id,
@@ -131,27 +131,27 @@ impl Seed<'_> {
         object_id
     }
 
-    pub(super) fn identity_id(group: &ArmResourceId, name: &str) -> ArmResourceId {
-        group.provider("Microsoft.ManagedIdentity/userAssignedIdentities", name)
+    pub(super) fn user_assigned_identity_id(group: &ArmResourceId, name: &str) -> ArmResourceId {
+        group.provider_resource("Microsoft.ManagedIdentity/userAssignedIdentities", name)
     }
 
     /// Gives a component its role at its scopes, once where they are the same group. The names
     /// are those of HyperShift: version 5 UUIDs of `<infraID>-<component>-<scope>`.
-    fn assign_component_roles(&mut self, holder: &Holder) {
+    fn assign_component_roles(&mut self, holder: &ComponentIdentity) {
         let plan = self.plan;
-        let facts = holder.component.facts();
+        let facts = holder.component.definition();
         let key_vault = plan.kms_key.as_ref().map_or(&plan.vault.name, |key| &key.vault);
         for scope in facts.scopes {
             let scope = match scope {
-                Scope::ManagedResourceGroup => self.managed_group(),
-                Scope::SecurityGroupResourceGroup => self.group_of(&plan.security_group_id),
-                Scope::VnetResourceGroup => self.group_of(&plan.vnet_id),
-                Scope::DnsResourceGroup => self.dns_group(),
-                Scope::KeyVault => self.vault_id(key_vault),
+                RoleScope::ManagedResourceGroup => self.managed_resource_group(),
+                RoleScope::SecurityGroupResourceGroup => self.resource_group_of(&plan.security_group_id),
+                RoleScope::VnetResourceGroup => self.resource_group_of(&plan.vnet_id),
+                RoleScope::DnsResourceGroup => self.dns_resource_group(),
+                RoleScope::KeyVault => self.vault_id(key_vault),
             };
             let text = format!("{}-{}-{scope}", plan.infra_id, facts.role_key);
             let name = Uuid::new_v5(&Uuid::NAMESPACE_DNS, text.as_bytes());
-            self.assign(name, facts.role, holder.object_id, scope.into());
+            self.assign_role(name, facts.role, holder.object_id, scope.into());
         }
     }
 
@@ -160,23 +160,23 @@ impl Seed<'_> {
     pub(super) fn add_vault_reader(&mut self) {
         let plan = self.plan;
         let client_id = plan.vault_reader_client_id;
-        let resource_id = Self::identity_id(&self.platform_group(), READER);
-        let reader = self.add_identity(&resource_id, &plan.vault.tenant, client_id);
+        let resource_id = Self::user_assigned_identity_id(&self.platform_resource_group(), VAULT_READER_NAME);
+        let reader = self.add_user_assigned_identity(&resource_id, &plan.vault.tenant, client_id);
         self.world.imds.assigned.push(client_id);
         let host = self.vault_host(&plan.vault.name);
-        let Some(vault) = self.world.vaults.at_host(&host) else { return };
+        let Some(vault) = self.world.vaults.vault_at_host(&host) else { return };
         let scopes: Vec<_> = plan
             .identities
             .iter()
-            .map(|row| object_scope(vault, ObjectKind::Secret, row.secret_name.as_str()))
+            .map(|row| object_scope(vault, KeyVaultObjectKind::Secret, row.secret_name.as_str()))
             .collect();
         for scope in scopes {
-            let name = self.ids.uuid();
-            self.assign(name, RoleDefinitionId::KEY_VAULT_SECRETS_USER, reader, scope);
+            let name = self.ids.next_uuid();
+            self.assign_role(name, RoleDefinitionId::KEY_VAULT_SECRETS_USER, reader, scope);
         }
     }
 
-    pub(super) fn assign(
+    pub(super) fn assign_role(
         &mut self,
         name: Uuid,
         role: RoleDefinitionId,

@@ -4,20 +4,20 @@ use std::collections::{HashMap, HashSet};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_vocabulary::{
-    ArmResourceId, ClientId, Cloud, Component, InfraId, ObjectEncoding, SecretName, SubscriptionId,
-    TenantId, VaultName,
+    ArmResourceId, EntraClientId, Cloud, Component, InfraId, ObjectEncoding, SecretName, SubscriptionId,
+    EntraTenantId, VaultName,
 };
 use serde::{Deserialize, Serialize};
 
 use super::SeedError;
-use crate::drill::Drill;
+use crate::fault_plan::FaultPlan;
 
 /// What a world shall contain: the Azure side of one hosted cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct WorldPlan {
+pub struct SeedPlan {
     /// The tenant of the components' identities.
-    pub tenant: TenantId,
+    pub tenant: EntraTenantId,
     /// The subscription of everything but network resources whose ids name another one.
     pub subscription: SubscriptionId,
     /// The cloud.
@@ -42,13 +42,13 @@ pub struct WorldPlan {
     #[serde(default)]
     pub kms_key: Option<KmsKeyPlan>,
     /// The identity of the node that reads the vault.
-    pub vault_reader_client_id: ClientId,
+    pub vault_reader_client_id: EntraClientId,
     /// The identities of the components. Two that name one secret, or one client id, are one
     /// identity.
     pub identities: Vec<IdentityPlan>,
     /// What shall be broken.
     #[serde(default)]
-    pub drills: Vec<Drill>,
+    pub drills: Vec<FaultPlan>,
     /// Whether to add principals for other people's clients, and a vault of theirs.
     #[serde(default)]
     pub guests: bool,
@@ -71,7 +71,7 @@ pub struct VaultPlan {
     /// The name.
     pub name: VaultName,
     /// The tenant whose tokens it accepts: that of the platform, not of the cluster.
-    pub tenant: TenantId,
+    pub tenant: EntraTenantId,
 }
 
 /// A vault key.
@@ -96,19 +96,19 @@ pub struct IdentityPlan {
     pub component: Component,
     /// The client id; a new one if absent.
     #[serde(default)]
-    pub client_id: Option<ClientId>,
+    pub client_id: Option<EntraClientId>,
     /// The name of the vault secret.
     pub secret_name: SecretName,
     /// How the credential document is encoded in the secret.
     pub encoding: ObjectEncoding,
     /// What `client_secret` of the document holds.
-    pub bundle: Bundle,
+    pub bundle: CredentialBundleFormat,
 }
 
 /// A form of certificate and key, base64 of which is the `client_secret` of a document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Bundle {
+pub enum CredentialBundleFormat {
     /// PKCS#8 key and certificates as PEM.
     #[default]
     Pem,
@@ -121,7 +121,7 @@ pub enum Bundle {
 /// Something in a plan that cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}`: {problem}")]
-pub struct PlanProblem {
+pub struct SeedPlanProblem {
     /// The path of the field, such as `identities[2].secretName`.
     pub field: String,
     /// What is wrong with it.
@@ -130,17 +130,17 @@ pub struct PlanProblem {
 
 /// The plan that a world was made from, as the SHA-256 of its JSON in hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PlanFingerprint(String);
+pub(crate) struct SeedPlanFingerprint(String);
 
-impl WorldPlan {
+impl SeedPlan {
     /// Everything in the plan that cannot be made; empty for a good plan.
     ///
     /// What is unusual and can be made is none: network resources in another subscription, a
     /// subnet outside of the virtual network, one identity for several components.
-    pub fn problems(&self) -> Vec<PlanProblem> {
+    pub fn validation_problems(&self) -> Vec<SeedPlanProblem> {
         let mut problems = Vec::new();
         let mut add = |field: String, problem: &str| {
-            problems.push(PlanProblem { field, problem: problem.to_owned() });
+            problems.push(SeedPlanProblem { field, problem: problem.to_owned() });
         };
         if self.cloud.endpoints().is_none() {
             add("cloud".to_owned(), "Azure Stack has no fixed endpoints");
@@ -156,10 +156,10 @@ impl WorldPlan {
                 add(field.to_owned(), &format!("the id is not of a `{expected}`"));
             }
         }
-        if self.guests && self.guest_vault().is_none_or(|name| self.has_vault(&name)) {
+        if self.guests && self.test_client_vault_name().is_none_or(|name| self.has_vault(&name)) {
             add("infraId".to_owned(), "it gives the vault of the guests no name of its own");
         }
-        self.judge_identities(&mut add);
+        self.check_identities(&mut add);
         for (at, drill) in self.drills.iter().enumerate() {
             if !self.identities.iter().any(|identity| identity.component == drill.component) {
                 add(
@@ -172,21 +172,21 @@ impl WorldPlan {
     }
 
     /// What tells a saved world of this plan from others: SHA-256 of its JSON.
-    pub(crate) fn fingerprint(&self) -> Result<PlanFingerprint, SeedError> {
-        let json = serde_json::to_vec(self).map_err(SeedError::Fingerprint)?;
-        Ok(PlanFingerprint(hex::encode(digest(&SHA256, &json))))
+    pub(crate) fn fingerprint(&self) -> Result<SeedPlanFingerprint, SeedError> {
+        let json = serde_json::to_vec(self).map_err(SeedError::PlanFingerprint)?;
+        Ok(SeedPlanFingerprint(hex::encode(digest(&SHA256, &json))))
     }
 
     /// One secret holds one credential in one encoding.
-    fn judge_identities(&self, add: &mut impl FnMut(String, &str)) {
+    fn check_identities(&self, add: &mut impl FnMut(String, &str)) {
         let mut components = HashSet::new();
         let mut first_with: HashMap<String, &IdentityPlan> = HashMap::new();
         for (at, identity) in self.identities.iter().enumerate() {
             if !components.insert(identity.component) {
                 add(format!("identities[{at}].component"), "the component comes twice");
             }
-            let first = *first_with.entry(identity.secret_key()).or_insert(identity);
-            if identity.client_id.is_some() && identity.client_id != self.client_of(first) {
+            let first = *first_with.entry(identity.secret_name_key()).or_insert(identity);
+            if identity.client_id.is_some() && identity.client_id != self.client_id_of(first) {
                 add(
                     format!("identities[{at}].secretName"),
                     "another client id has its credential in this secret",
@@ -206,17 +206,17 @@ impl WorldPlan {
 
     /// The client id that an identity has by itself or by another one with the same secret;
     /// nothing if a new one is to be made.
-    pub(super) fn client_of(&self, identity: &IdentityPlan) -> Option<ClientId> {
-        let key = identity.secret_key();
+    pub(super) fn client_id_of(&self, identity: &IdentityPlan) -> Option<EntraClientId> {
+        let key = identity.secret_name_key();
         identity.client_id.or_else(|| {
-            let mut twins = self.identities.iter().filter(|other| other.secret_key() == key);
+            let mut twins = self.identities.iter().filter(|other| other.secret_name_key() == key);
             twins.find_map(|twin| twin.client_id)
         })
     }
 
     /// The name of the vault of the guests: `guests-` and the end of the infrastructure id, which
     /// is what makes it unique, in the form of vault names (24 letters, digits and single hyphens).
-    pub(super) fn guest_vault(&self) -> Option<VaultName> {
+    pub(super) fn test_client_vault_name(&self) -> Option<VaultName> {
         let infra_id = self.infra_id.as_str().to_ascii_lowercase();
         let parts: Vec<_> = infra_id.split(['-', '.']).filter(|part| !part.is_empty()).collect();
         let joined = parts.join("-");
@@ -235,7 +235,7 @@ impl WorldPlan {
 
 impl IdentityPlan {
     /// What two identities of one secret have in common: a vault ignores the case of names.
-    pub(super) fn secret_key(&self) -> String {
+    pub(super) fn secret_name_key(&self) -> String {
         self.secret_name.as_str().to_ascii_lowercase()
     }
 }

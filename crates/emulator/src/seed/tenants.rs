@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::certificate::{Validity, make_authority};
-use super::{Seed, SeedError};
+use super::certificate::{CertificateValidityPeriod, create_authority};
+use super::{AzureSeeder, SeedError};
 use crate::certificates::days_after;
 use crate::directory::Tenant;
 
@@ -11,7 +11,7 @@ use crate::directory::Tenant;
 /// its common name.
 pub(crate) const MSI_AUTHORITY: &str = "Lanyard Emulator MSI Issuing CA";
 
-impl Seed<'_> {
+impl AzureSeeder<'_> {
     pub(super) fn add_tenants(&mut self) -> Result<(), SeedError> {
         for id in [&self.plan.tenant, &self.plan.vault.tenant] {
             if self.world.directory.tenant(id.as_str()).is_none() {
@@ -22,8 +22,8 @@ impl Seed<'_> {
             }
         }
         if !self.world.directory.authorities.contains_key(MSI_AUTHORITY) {
-            let (key, serial) = (self.keys.take()?, self.ids.uuid());
-            let authority = make_authority(MSI_AUTHORITY, key, serial, years(self.now, 10))?;
+            let (key, serial) = (self.keys.take()?, self.ids.next_uuid());
+            let authority = create_authority(MSI_AUTHORITY, key, serial, validity_of_years(self.now, 10))?;
             self.world.directory.authorities.insert(MSI_AUTHORITY.to_owned(), authority);
         }
         Ok(())
@@ -31,6 +31,6 @@ impl Seed<'_> {
 }
 
 /// A validity that began a day ago and ends in `years` years.
-pub(super) fn years(now: Timestamp, years: i64) -> Validity {
-    Validity { not_before: days_after(now, -1), not_after: days_after(now, 365 * years) }
+pub(super) fn validity_of_years(now: Timestamp, years: i64) -> CertificateValidityPeriod {
+    CertificateValidityPeriod { not_before: days_after(now, -1), not_after: days_after(now, 365 * years) }
 }

@@ -3,22 +3,22 @@
 
 use std::collections::BTreeMap;
 
-use lanyard_vocabulary::{ArmResourceId, SecretName, TenantId, VaultName};
+use lanyard_vocabulary::{ArmResourceId, SecretName, EntraTenantId, VaultName};
 use serde_json::json;
 
-use super::{Seed, SeedError};
+use super::{AzureSeeder, SeedError};
 use crate::services::keyvault::{
-    Attributes, KeyContent, Recoverable, Vault, VaultSettings, Version,
+    StoredObjectAttributes, KeyContent, DeletedNameConflict, EmulatedVault, VaultSettings, StoredObjectVersion,
 };
 
-impl Seed<'_> {
+impl AzureSeeder<'_> {
     pub(super) fn add_vaults(&mut self) -> Result<(), SeedError> {
         let vault = &self.plan.vault;
         self.add_vault(self.vault_id(&vault.name), &vault.name, &vault.tenant);
         let Some(key) = &self.plan.kms_key else { return Ok(()) };
         self.add_vault(self.vault_id(&key.vault), &key.vault, &self.plan.tenant);
-        let id = key.version.clone().unwrap_or_else(|| self.ids.hex32());
-        self.add_key(&key.vault, &key.name, id)
+        let id = key.version.clone().unwrap_or_else(|| self.ids.next_hex32());
+        self.add_kms_key(&key.vault, &key.name, id)
     }
 
     /// Adds a vault that trusts a tenant; one of that name is left as it is.
@@ -26,10 +26,10 @@ impl Seed<'_> {
         &mut self,
         resource_id: ArmResourceId,
         name: &VaultName,
-        tenant: &TenantId,
+        tenant: &EntraTenantId,
     ) {
         let host = self.vault_host(name);
-        if self.world.vaults.at_host(&host).is_some() {
+        if self.world.vaults.vault_at_host(&host).is_some() {
             return;
         }
         let plan = self.plan;
@@ -51,8 +51,8 @@ impl Seed<'_> {
                 "vaultUri": format!("https://{host}/"),
             },
         });
-        self.store(resource_id.clone(), body);
-        self.world.vaults.insert(Vault::new(
+        self.store_resource(resource_id.clone(), body);
+        self.world.vaults.insert(EmulatedVault::new(
             name.clone(),
             host,
             resource_id.into(),
@@ -61,7 +61,7 @@ impl Seed<'_> {
         ));
     }
 
-    pub(super) fn add_key(
+    pub(super) fn add_kms_key(
         &mut self,
         vault: &VaultName,
         name: &SecretName,
@@ -70,11 +70,11 @@ impl Seed<'_> {
         let content =
             KeyContent { key: self.keys.take()?.into(), managed: false, operations: None };
         let version =
-            Version { id, attributes: Attributes::new(self.now), tags: BTreeMap::new(), content };
+            StoredObjectVersion { id, attributes: StoredObjectAttributes::new(self.now), tags: BTreeMap::new(), content };
         let host = self.vault_host(vault);
         let vault =
-            self.world.vaults.at_host_mut(&host).ok_or(SeedError::Gone { what: "vault" })?;
-        vault.keys.push(name.as_str(), version).map_err(|Recoverable| SeedError::SecretDeleted {
+            self.world.vaults.vault_at_host_mut(&host).ok_or(SeedError::SeedObjectMissing { what: "vault" })?;
+        vault.keys.push_version(name.as_str(), version).map_err(|DeletedNameConflict| SeedError::SecretDeleted {
             vault: host,
             secret: name.to_string(),
         })
@@ -88,6 +88,6 @@ impl Seed<'_> {
 
     /// The Azure resource of a vault of the platform.
     pub(super) fn vault_id(&self, name: &VaultName) -> ArmResourceId {
-        self.platform_group().provider("Microsoft.KeyVault/vaults", name.as_str())
+        self.platform_resource_group().provider_resource("Microsoft.KeyVault/vaults", name.as_str())
     }
 }

@@ -4,15 +4,15 @@ use lanyard_clock::ManualClock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::testing::{Probe, world};
+use crate::testing::{EngineFixture, azure_with_test_principals};
 
 /// A listener of a process that has no file descriptor left for a while.
-struct Starved {
+struct FailingListener {
     listener: TcpListener,
     failures: u32,
 }
 
-impl Accept for Starved {
+impl ConnectionListener for FailingListener {
     async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
         if self.failures > 0 {
             self.failures -= 1;
@@ -22,28 +22,28 @@ impl Accept for Starved {
     }
 }
 
-struct Serving {
+struct ServerFixture {
     address: SocketAddr,
     clock: Arc<ManualClock>,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
-async fn serving(failures: u32, most: usize) -> Serving {
-    let engine = Arc::new(Probe::new(world()).engine);
-    let gate = Gate::new(engine, false).unwrap();
+async fn start_server(failures: u32, most: usize) -> ServerFixture {
+    let engine = Arc::new(EngineFixture::new(azure_with_test_principals()).engine);
+    let gate = ConnectionContext::new(engine, false).unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let clock = Arc::new(ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH));
     let (stop, stopped) = watch::channel(false);
-    let listener = Starved { listener, failures };
+    let listener = FailingListener { listener, failures };
     let shared: SharedClock = Arc::<ManualClock>::clone(&clock);
     let task = tokio::spawn(serve(listener, gate, shared, most, stopped));
-    Serving { address, clock, stop, task }
+    ServerFixture { address, clock, stop, task }
 }
 
 /// Asks for the certificate of the authority and leaves the connection open.
-async fn asked(address: SocketAddr) -> TcpStream {
+async fn request_ca_certificate(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = "GET /lanyard/v1/ca.pem HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -57,15 +57,15 @@ async fn first_bytes(stream: &mut TcpStream) -> [u8; 15] {
 }
 
 #[tokio::test]
-async fn a_listener_that_cannot_accept_rests_between_its_attempts() {
-    let Serving { address, clock, stop, task } = serving(3, 8).await;
-    let mut stream = asked(address).await;
+async fn listener_waits_between_failed_accepts() {
+    let ServerFixture { address, clock, stop, task } = start_server(3, 8).await;
+    let mut stream = request_ca_certificate(address).await;
     for _ in 0..3 {
-        while clock.sleepers() == 0 {
+        while clock.sleeper_count() == 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(clock.next_due(), Some(REST), "it does not spin");
-        clock.advance(REST);
+        assert_eq!(clock.time_until_next_deadline(), Some(ACCEPT_RETRY_DELAY), "it does not spin");
+        clock.advance(ACCEPT_RETRY_DELAY);
     }
     assert_eq!(&first_bytes(&mut stream).await, b"HTTP/1.1 200 OK");
     drop(stream);
@@ -74,11 +74,11 @@ async fn a_listener_that_cannot_accept_rests_between_its_attempts() {
 }
 
 #[tokio::test]
-async fn a_connection_too_many_waits_until_another_one_ends() {
-    let Serving { address, stop, task, .. } = serving(0, 1).await;
-    let mut first = asked(address).await;
+async fn connection_above_the_limit_waits_until_another_closes() {
+    let ServerFixture { address, stop, task, .. } = start_server(0, 1).await;
+    let mut first = request_ca_certificate(address).await;
     assert_eq!(&first_bytes(&mut first).await, b"HTTP/1.1 200 OK");
-    let mut second = asked(address).await;
+    let mut second = request_ca_certificate(address).await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

@@ -7,34 +7,34 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::{Method, StatusCode};
 use serde_json::json;
 
-use super::imds::obtain;
-use crate::call::Call;
-use crate::operations::{Operation, Support};
-use crate::request::Reply;
+use super::imds::issue_managed_identity_token;
+use crate::operation_context::OperationContext;
+use crate::operations::{ServiceOperation, OperationSupport};
+use crate::request::ServiceReply;
 
 /// What this service can do.
-pub(crate) const OPERATIONS: &[&[Operation]] = &[&[Operation {
+pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[ServiceOperation {
     id: "AppService_GetToken",
     method: Method::GET,
     path: "/msi/token",
-    support: Support::Full,
-    handler: token,
+    support: OperationSupport::Full,
+    handler: get_token,
 }]];
 
-fn token(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn get_token(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let sent = call.request.header("x-identity-header").unwrap_or_default();
     let wanted = call.world().imds.identity_header.as_ref();
     let accepted = wanted.is_some_and(|wanted| {
         verify_slices_are_equal(wanted.expose().as_bytes(), sent.as_bytes()).is_ok()
     });
     if !accepted {
-        return Err(refused(StatusCode::UNAUTHORIZED, "X-IDENTITY-HEADER is missing or wrong"));
+        return Err(error_reply(StatusCode::UNAUTHORIZED, "X-IDENTITY-HEADER is missing or wrong"));
     }
     if call.request.query("api-version") != Some("2019-08-01") {
-        return Err(refused(StatusCode::BAD_REQUEST, "The api-version must be 2019-08-01"));
+        return Err(error_reply(StatusCode::BAD_REQUEST, "The api-version must be 2019-08-01"));
     }
-    let (issued, principal, resource) = obtain(call)?;
-    Ok(Reply::json(
+    let (issued, principal, resource) = issue_managed_identity_token(call)?;
+    Ok(ServiceReply::json(
         StatusCode::OK,
         &json!({
             "access_token": issued.token,
@@ -46,7 +46,7 @@ fn token(call: &mut Call<'_>) -> Result<Reply, Reply> {
     ))
 }
 
-fn refused(status: StatusCode, message: &str) -> Reply {
-    Reply::json(status, &json!({ "statusCode": status.as_u16(), "message": message }))
-        .because(message)
+fn error_reply(status: StatusCode, message: &str) -> ServiceReply {
+    ServiceReply::json(status, &json!({ "statusCode": status.as_u16(), "message": message }))
+        .with_rejection_reason(message)
 }

@@ -20,30 +20,30 @@ macro_rules! sub {
 
 mod account;
 mod compute;
-mod filter;
-mod gate;
-mod inventory;
+mod odata_filter;
+mod access;
+mod resource_lists;
 mod key_vault;
 mod managed_identity;
 mod network;
-mod reading;
-mod refusal;
+mod resource_reads;
+mod error;
 mod resource_groups;
-mod resources;
+mod resource_store;
 mod role_assignments;
 mod storage;
 
 use http::Method;
 use jiff::Timestamp;
 
-pub(crate) use resources::{RESOURCE_GROUP, Resource, Resources, Subscription};
+pub(crate) use resource_store::{RESOURCE_GROUP_TYPE, ArmResource, ArmResourceStore, Subscription};
 
-use crate::operations::{Operation, Support};
-use crate::world::World;
+use crate::operations::{ServiceOperation, OperationSupport};
+use crate::azure_state::AzureState;
 
 /// What this service can do.
-pub(crate) const OPERATIONS: &[&[Operation]] = &[
-    ACCOUNT,
+pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
+    ACCOUNT_OPERATIONS,
     resource_groups::OPERATIONS,
     managed_identity::OPERATIONS,
     key_vault::OPERATIONS,
@@ -54,81 +54,81 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[
     role_assignments::OPERATIONS,
 ];
 
-const ACCOUNT: &[Operation] = &[
-    account("Metadata_Endpoints", "/metadata/endpoints", account::endpoints),
-    account("Tenants_List", "/tenants", account::tenants),
-    account("Subscriptions_List", "/subscriptions", account::subscriptions),
-    account("Subscriptions_Get", "/subscriptions/{subscription}", account::subscription),
-    account(
+const ACCOUNT_OPERATIONS: &[ServiceOperation] = &[
+    account_operation("Metadata_Endpoints", "/metadata/endpoints", account::get_metadata_endpoints),
+    account_operation("Tenants_List", "/tenants", account::list_tenants),
+    account_operation("Subscriptions_List", "/subscriptions", account::list_subscriptions),
+    account_operation("Subscriptions_Get", "/subscriptions/{subscription}", account::get_subscription),
+    account_operation(
         "Subscriptions_ListLocations",
         "/subscriptions/{subscription}/locations",
-        account::locations,
+        account::list_locations,
     ),
-    account(
+    account_operation(
         "Resources_List",
         "/subscriptions/{subscription}/resources",
-        inventory::in_subscription,
+        resource_lists::list_subscription_resources,
     ),
-    account(
+    account_operation(
         "Resources_ListByResourceGroup",
         "/subscriptions/{subscription}/resourceGroups/{group}/resources",
-        inventory::in_group,
+        resource_lists::list_group_resources,
     ),
 ];
 
-const fn account(
+const fn account_operation(
     id: &'static str,
     path: &'static str,
-    handler: crate::operations::Handler,
-) -> Operation {
-    Operation { id, method: Method::GET, path, support: Support::Full, handler }
+    handler: crate::operations::OperationHandler,
+) -> ServiceOperation {
+    ServiceOperation { id, method: Method::GET, path, support: OperationSupport::Full, handler }
 }
 
 /// The three ways to read stored resources.
 #[derive(Clone, Copy)]
-enum Reads {
+enum ArmReadKind {
     /// One resource.
-    One,
+    Resource,
     /// A collection in a resource group or below a resource.
-    Below,
+    ChildCollection,
     /// A collection in a subscription.
-    Subscription,
+    SubscriptionCollection,
 }
 
 /// A read of a type that nothing writes.
-const fn reads(id: &'static str, what: Reads, path: &'static str) -> Operation {
-    let support = Support::Partial("shows what the world was seeded with: nothing writes it");
-    read_row(id, what, path, support)
+const fn read_only_operation(id: &'static str, what: ArmReadKind, path: &'static str) -> ServiceOperation {
+    let support = OperationSupport::Partial("shows what the world was seeded with: nothing writes it");
+    build_read_operation(id, what, path, support)
 }
 
 /// A read of a type that has its writes.
-const fn reads_back(id: &'static str, what: Reads, path: &'static str) -> Operation {
-    read_row(id, what, path, Support::Full)
+const fn read_operation(id: &'static str, what: ArmReadKind, path: &'static str) -> ServiceOperation {
+    build_read_operation(id, what, path, OperationSupport::Full)
 }
 
-const fn read_row(
+const fn build_read_operation(
     id: &'static str,
-    what: Reads,
+    what: ArmReadKind,
     path: &'static str,
-    support: Support,
-) -> Operation {
-    let handler: crate::operations::Handler = match what {
-        Reads::One => reading::read,
-        Reads::Below => reading::list_below,
-        Reads::Subscription => reading::list_in_subscription,
+    support: OperationSupport,
+) -> ServiceOperation {
+    let handler: crate::operations::OperationHandler = match what {
+        ArmReadKind::Resource => resource_reads::get_resource,
+        ArmReadKind::ChildCollection => resource_reads::list_child_collection,
+        ArmReadKind::SubscriptionCollection => resource_reads::list_in_subscription,
     };
-    Operation { id, method: Method::GET, path, support, handler }
+    ServiceOperation { id, method: Method::GET, path, support, handler }
 }
 
 /// Does what the removal of resources means elsewhere: identities leave the directory, vaults
 /// leave the data plane and can be recovered, assignments at what is gone are gone.
-fn forget(world: &mut World, removed: &[Resource], now: Timestamp) {
+fn remove_dependent_state(world: &mut AzureState, removed: &[ArmResource], now: Timestamp) {
     for resource in removed {
         let principal = resource.property("principalId").and_then(serde_json::Value::as_str);
         if let Some(object) = principal.and_then(|id| id.parse::<uuid::Uuid>().ok()) {
             world.directory.principals.retain(|known| known.object_id != object);
         }
-        key_vault::bury(world, resource, now);
+        key_vault::soft_delete_vault(world, resource, now);
         world.authorization.revoke(|held| resource.id.contains(&held.scope));
     }
 }

@@ -3,205 +3,205 @@
 //! Every operation but the CA certificate wants the header `x-lanyard-control: 1`, which a web
 //! page cannot send to another origin.
 
-mod changes;
+mod mutations;
 mod federation;
 mod keys;
-mod listing;
-mod time;
+mod state_listing;
+mod clock;
 
 use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::call::Call;
-use crate::faults::FaultRule;
-use crate::operations::{Operation, Service, Support};
-use crate::request::Reply;
+use crate::operation_context::OperationContext;
+use crate::fault_rules::FaultRule;
+use crate::operations::{ServiceOperation, AzureService, OperationSupport};
+use crate::request::ServiceReply;
 use crate::services;
 
 /// The header that every operation wants.
-const HEADER: &str = "x-lanyard-control";
+const CONTROL_HEADER: &str = "x-lanyard-control";
 
 /// What this service can do.
-pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
-    Operation {
+pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
+    ServiceOperation {
         id: "Authority_Get",
         method: Method::GET,
         path: "/lanyard/v1/ca.pem",
-        support: Support::Full,
-        handler: |call| Ok(authority(call)),
+        support: OperationSupport::Full,
+        handler: |call| Ok(get_ca_certificate(call)),
     },
-    Operation {
+    ServiceOperation {
         id: "Ledger_List",
         method: Method::GET,
         path: "/lanyard/v1/ledger",
-        support: Support::Full,
-        handler: |call| guarded(call, ledger),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, list_request_log),
     },
-    Operation {
+    ServiceOperation {
         id: "World_Get",
         method: Method::GET,
         path: "/lanyard/v1/world",
-        support: Support::Full,
-        handler: |call| guarded(call, |call| Ok(listing::world(call))),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, |call| Ok(state_listing::list_azure_state(call))),
     },
-    Operation {
+    ServiceOperation {
         id: "Authorization_Explain",
         method: Method::GET,
         path: "/lanyard/v1/explain",
-        support: Support::Full,
-        handler: |call| guarded(call, listing::explain),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, state_listing::explain_access),
     },
-    Operation {
+    ServiceOperation {
         id: "Operations_List",
         method: Method::GET,
         path: "/lanyard/v1/operations",
-        support: Support::Full,
-        handler: |call| guarded(call, |call| Ok(operations(call))),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, |call| Ok(list_operations(call))),
     },
-    Operation {
+    ServiceOperation {
         id: "Guests_Get",
         method: Method::GET,
         path: "/lanyard/v1/guests",
-        support: Support::Full,
-        handler: |call| guarded(call, changes::guests),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, mutations::get_test_clients),
     },
-    Operation {
+    ServiceOperation {
         id: "IdentityHeader_Get",
         method: Method::GET,
         path: "/lanyard/v1/identity-header",
-        support: Support::Full,
-        handler: |call| guarded(call, |call| Ok(changes::identity_header(call))),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, |call| Ok(mutations::get_identity_header(call))),
     },
-    Operation {
+    ServiceOperation {
         id: "Identities_Rotate",
         method: Method::POST,
         path: "/lanyard/v1/rotate",
-        support: Support::Full,
-        handler: |call| guarded(call, changes::rotate),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, mutations::rotate_component_credential),
     },
-    Operation {
+    ServiceOperation {
         id: "Drills_Add",
         method: Method::POST,
         path: "/lanyard/v1/drills",
-        support: Support::Full,
-        handler: |call| guarded(call, changes::drill),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, mutations::inject_identity_fault),
     },
-    Operation {
+    ServiceOperation {
         id: "FederatedToken_Mint",
         method: Method::POST,
         path: "/lanyard/v1/federated-token",
-        support: Support::Full,
-        handler: |call| guarded(call, changes::mint),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, mutations::mint_subject_token_for_request),
     },
-    Operation {
+    ServiceOperation {
         id: "Issuers_Put",
         method: Method::PUT,
         path: "/lanyard/v1/issuers",
-        support: Support::Full,
-        handler: |call| guarded(call, federation::put_issuer),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, federation::put_issuer),
     },
-    Operation {
+    ServiceOperation {
         id: "FederatedCredentials_Add",
         method: Method::POST,
         path: "/lanyard/v1/federated-credentials",
-        support: Support::Full,
-        handler: |call| guarded(call, federation::add_credential),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, federation::add_federated_credential),
     },
-    Operation {
+    ServiceOperation {
         id: "IdentityBindings_Add",
         method: Method::POST,
         path: "/lanyard/v1/identity-bindings",
-        support: Support::Full,
-        handler: |call| guarded(call, federation::add_binding),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, federation::add_identity_binding),
     },
-    Operation {
+    ServiceOperation {
         id: "RoleAssignments_Add",
         method: Method::POST,
         path: "/lanyard/v1/role-assignments",
-        support: Support::Full,
-        handler: |call| guarded(call, federation::assign_role),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, federation::assign_role),
     },
-    Operation {
+    ServiceOperation {
         id: "Keys_Put",
         method: Method::PUT,
         path: "/lanyard/v1/keys",
-        support: Support::Full,
-        handler: |call| guarded(call, keys::put),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, keys::put_key_version),
     },
-    Operation {
+    ServiceOperation {
         id: "Clock_Get",
         method: Method::GET,
         path: "/lanyard/v1/clock",
-        support: Support::Full,
-        handler: |call| guarded(call, |call| Ok(time::read(call))),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, |call| Ok(clock::read_clock(call))),
     },
-    Operation {
+    ServiceOperation {
         id: "Clock_Change",
         method: Method::POST,
         path: "/lanyard/v1/clock",
-        support: Support::Full,
-        handler: |call| guarded(call, time::change),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, clock::change_clock),
     },
-    Operation {
+    ServiceOperation {
         id: "TokenPolicy_Put",
         method: Method::PUT,
         path: "/lanyard/v1/tokens",
-        support: Support::Full,
-        handler: |call| guarded(call, changes::set_token_policy),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, mutations::set_token_policy),
     },
-    Operation {
+    ServiceOperation {
         id: "Faults_List",
         method: Method::GET,
         path: "/lanyard/v1/faults",
-        support: Support::Full,
-        handler: |call| guarded(call, |call| Ok(list_faults(call))),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, |call| Ok(list_fault_rules(call))),
     },
-    Operation {
+    ServiceOperation {
         id: "Faults_Add",
         method: Method::POST,
         path: "/lanyard/v1/faults",
-        support: Support::Full,
-        handler: |call| guarded(call, add_fault),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, add_fault_rule),
     },
-    Operation {
+    ServiceOperation {
         id: "Faults_Clear",
         method: Method::DELETE,
         path: "/lanyard/v1/faults",
-        support: Support::Full,
-        handler: |call| guarded(call, clear_faults),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, remove_fault_rules),
     },
-    Operation {
+    ServiceOperation {
         id: "Faults_Remove",
         method: Method::DELETE,
         path: "/lanyard/v1/faults/{name}",
-        support: Support::Full,
-        handler: |call| guarded(call, clear_faults),
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, remove_fault_rules),
     },
 ]];
 
-fn guarded(
-    call: &mut Call<'_>,
-    handler: fn(&mut Call<'_>) -> Result<Reply, Reply>,
-) -> Result<Reply, Reply> {
-    if call.request.header(HEADER) == Some("1") {
+fn require_control_header(
+    call: &mut OperationContext<'_>,
+    handler: fn(&mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply>,
+) -> Result<ServiceReply, ServiceReply> {
+    if call.request.header(CONTROL_HEADER) == Some("1") {
         return handler(call);
     }
-    Err(refused(
+    Err(control_error(
         StatusCode::FORBIDDEN,
         "HeaderMissing",
         "The control API wants the header `x-lanyard-control: 1`: web pages cannot send it.",
     ))
 }
 
-fn refused(status: StatusCode, code: &str, message: &str) -> Reply {
-    Reply::json(status, &json!({ "error": { "code": code, "message": message } })).because(code)
+fn control_error(status: StatusCode, code: &str, message: &str) -> ServiceReply {
+    ServiceReply::json(status, &json!({ "error": { "code": code, "message": message } })).with_rejection_reason(code)
 }
 
 /// Reads the body. The message of a refusal names the field, and repeats no value.
-fn body<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Reply> {
-    call.request.json().map_err(|error| {
-        refused(
+fn parse_body<T: DeserializeOwned>(call: &OperationContext<'_>) -> Result<T, ServiceReply> {
+    call.request.parse_json_body().map_err(|error| {
+        control_error(
             StatusCode::BAD_REQUEST,
             "BodyInvalid",
             &format!("The body is not what this operation takes: {error}."),
@@ -209,39 +209,39 @@ fn body<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Reply> {
     })
 }
 
-fn authority(call: &Call<'_>) -> Reply {
+fn get_ca_certificate(call: &OperationContext<'_>) -> ServiceReply {
     let pem = call.authority.certificate_pem().to_owned();
-    Reply::empty(StatusCode::OK).with_body("application/x-pem-file", pem)
+    ServiceReply::empty(StatusCode::OK).with_body("application/x-pem-file", pem)
 }
 
 /// `GET ledger?since=N`: the entries after number N.
-fn ledger(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn list_request_log(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let since = match call.request.query("since").map(str::parse) {
         None => 0,
         Some(Ok(since)) => since,
         Some(Err(_)) => {
-            return Err(refused(
+            return Err(control_error(
                 StatusCode::BAD_REQUEST,
                 "SinceInvalid",
                 "`since` is the number of an entry.",
             ));
         }
     };
-    let entries: Vec<_> = call.ledger.since(since).collect();
-    Ok(Reply::json(StatusCode::OK, &json!({ "value": entries })))
+    let entries: Vec<_> = call.request_log.entries_after(since).collect();
+    Ok(ServiceReply::json(StatusCode::OK, &json!({ "value": entries })))
 }
 
 /// What the emulator can do, service by service.
-fn operations(_: &Call<'_>) -> Reply {
-    let rows: Vec<_> = Service::ALL.into_iter().flat_map(of_service).collect();
-    Reply::json(StatusCode::OK, &json!({ "value": rows }))
+fn list_operations(_: &OperationContext<'_>) -> ServiceReply {
+    let rows: Vec<_> = AzureService::ALL.into_iter().flat_map(operations_json).collect();
+    ServiceReply::json(StatusCode::OK, &json!({ "value": rows }))
 }
 
-fn of_service(service: Service) -> impl Iterator<Item = Value> {
-    services::operations(service).iter().copied().flatten().map(move |row| {
+fn operations_json(service: AzureService) -> impl Iterator<Item = Value> {
+    services::operations_of_service(service).iter().copied().flatten().map(move |row| {
         let (support, note) = match row.support {
-            Support::Full => ("full", None),
-            Support::Partial(note) => ("partial", Some(note)),
+            OperationSupport::Full => ("full", None),
+            OperationSupport::Partial(note) => ("partial", Some(note)),
         };
         json!({
             "service": service,
@@ -254,31 +254,31 @@ fn of_service(service: Service) -> impl Iterator<Item = Value> {
     })
 }
 
-fn list_faults(call: &Call<'_>) -> Reply {
-    Reply::json(StatusCode::OK, &json!({ "value": call.world().faults.rules() }))
+fn list_fault_rules(call: &OperationContext<'_>) -> ServiceReply {
+    ServiceReply::json(StatusCode::OK, &json!({ "value": call.world().faults.rules() }))
 }
 
-fn add_fault(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let rule: FaultRule = body(call)?;
-    if rule.service == Some(Service::Control) {
-        return Err(refused(
+fn add_fault_rule(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let rule: FaultRule = parse_body(call)?;
+    if rule.service == Some(AzureService::Control) {
+        return Err(control_error(
             StatusCode::BAD_REQUEST,
             "ServiceInvalid",
             "No fault touches the control API.",
         ));
     }
     let rule = rule
-        .beginning(call.now)
-        .map_err(|problem| refused(StatusCode::BAD_REQUEST, "FaultInvalid", problem))?;
-    call.world_mut().faults.insert(rule.clone());
-    Ok(Reply::json(StatusCode::CREATED, &rule))
+        .with_resolved_end(call.now)
+        .map_err(|problem| control_error(StatusCode::BAD_REQUEST, "FaultInvalid", problem))?;
+    call.azure_mut().faults.insert(rule.clone());
+    Ok(ServiceReply::json(StatusCode::CREATED, &rule))
 }
 
-fn clear_faults(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let name = Some(call.parameter("name").to_owned()).filter(|name| !name.is_empty());
-    let removed = call.world_mut().faults.remove(name.as_deref());
+fn remove_fault_rules(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let name = Some(call.path_parameter("name").to_owned()).filter(|name| !name.is_empty());
+    let removed = call.azure_mut().faults.remove(name.as_deref());
     if name.is_some() && removed == 0 {
-        return Err(refused(StatusCode::NOT_FOUND, "FaultNotFound", "No rule has this name."));
+        return Err(control_error(StatusCode::NOT_FOUND, "FaultNotFound", "No rule has this name."));
     }
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(ServiceReply::empty(StatusCode::NO_CONTENT))
 }

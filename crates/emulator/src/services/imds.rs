@@ -4,37 +4,37 @@
 //! to acquire an access token", api-version 2018-02-01.
 
 use http::{Method, StatusCode};
-use lanyard_vocabulary::{ArmResourceId, ClientId, Cloud};
+use lanyard_vocabulary::{ArmResourceId, EntraClientId, Cloud};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::call::{ApiVersionProblem, Call, Ids};
+use crate::operation_context::{ApiVersionError, OperationContext, IdGenerator};
 use crate::directory::Principal;
-use crate::keys::SecretText;
-use crate::operations::{Operation, Support};
-use crate::request::{Reply, Request};
-use crate::seed::WorldPlan;
+use crate::keys::RedactedText;
+use crate::operations::{ServiceOperation, OperationSupport};
+use crate::request::{ServiceReply, ServiceRequest};
+use crate::seed::SeedPlan;
 use crate::services::entra::{RESOURCE_UNKNOWN, is_known_resource};
-use crate::token::{Grant, Issued, Proof, issue};
+use crate::token::{TokenGrant, IssuedAccessToken, ClientAuthMethod, issue_access_token};
 
 /// What the metadata service knows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Imds {
+pub(crate) struct ImdsState {
     /// The managed identities that are assigned to the machine.
-    pub(crate) assigned: Vec<ClientId>,
+    pub(crate) assigned: Vec<EntraClientId>,
     /// The machine.
-    pub(crate) machine: Machine,
+    pub(crate) machine: ImdsMachine,
     /// What the header `X-IDENTITY-HEADER` of the App Service protocol has to hold; nobody gets a
     /// token by that protocol while there is none.
-    pub(crate) identity_header: Option<SecretText>,
+    pub(crate) identity_header: Option<RedactedText>,
 }
 
 /// The machine that the metadata service describes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Machine {
+pub(crate) struct ImdsMachine {
     /// The name.
     pub(crate) name: String,
     /// The region.
@@ -49,21 +49,21 @@ pub(crate) struct Machine {
     pub(crate) cloud: Cloud,
 }
 
-impl Machine {
+impl ImdsMachine {
     /// The machine of a plan: a node in its managed resource group.
-    pub(crate) fn of(plan: &WorldPlan, ids: &mut Ids) -> Self {
+    pub(crate) fn from_seed_plan(plan: &SeedPlan, ids: &mut IdGenerator) -> Self {
         Self {
             name: format!("{}-node-0", plan.infra_id),
             location: plan.location.clone(),
             subscription: plan.subscription.to_string(),
             resource_group: plan.managed_resource_group.clone(),
-            id: ids.uuid(),
+            id: ids.next_uuid(),
             cloud: plan.cloud,
         }
     }
 }
 
-impl Default for Machine {
+impl Default for ImdsMachine {
     fn default() -> Self {
         Self {
             name: "lanyard".to_owned(),
@@ -77,65 +77,65 @@ impl Default for Machine {
 }
 
 /// What this service can do.
-pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
-    Operation {
+pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
+    ServiceOperation {
         id: "Identities_GetToken",
         method: Method::GET,
         path: "/metadata/identity/oauth2/token",
-        support: Support::Full,
-        handler: token,
+        support: OperationSupport::Full,
+        handler: get_token,
     },
-    Operation {
+    ServiceOperation {
         id: "Instances_GetCompute",
         method: Method::GET,
         path: "/metadata/instance/compute",
-        support: Support::Partial("the fields that clients read, as JSON"),
-        handler: compute,
+        support: OperationSupport::Partial("the fields that clients read, as JSON"),
+        handler: get_compute,
     },
-    Operation {
+    ServiceOperation {
         id: "Instances_GetLocation",
         method: Method::GET,
         path: "/metadata/instance/compute/location",
-        support: Support::Full,
-        handler: location,
+        support: OperationSupport::Full,
+        handler: get_location,
     },
-    Operation {
+    ServiceOperation {
         id: "Instances_Get",
         method: Method::GET,
         path: "/metadata/instance",
-        support: Support::Partial("the fields of `compute` that clients read, as JSON"),
-        handler: instance,
+        support: OperationSupport::Partial("the fields of `compute` that clients read, as JSON"),
+        handler: get_instance,
     },
 ]];
 
-fn refused(description: &str) -> Reply {
+fn invalid_request_reply(description: &str) -> ServiceReply {
     let body = json!({ "error": "invalid_request", "error_description": description });
-    Reply::json(StatusCode::BAD_REQUEST, &body).because(description)
+    ServiceReply::json(StatusCode::BAD_REQUEST, &body).with_rejection_reason(description)
 }
 
 /// Requests that a proxy or a browser could have been tricked into are refused at once.
-fn guard(request: &Request) -> Result<(), Reply> {
+fn require_metadata_header(request: &ServiceRequest) -> Result<(), ServiceReply> {
     if request.headers.contains_key("x-forwarded-for") {
-        return Err(refused("Requests with the header X-Forwarded-For are refused"));
+        return Err(invalid_request_reply("Requests with the header X-Forwarded-For are refused"));
     }
     match request.header("metadata") {
         Some(value) if value.eq_ignore_ascii_case("true") => Ok(()),
-        _ => Err(refused("Required metadata header not specified")),
+        _ => Err(invalid_request_reply("Required metadata header not specified")),
     }
 }
 
-fn versioned(call: &Call<'_>) -> Result<(), Reply> {
+fn require_api_version(call: &OperationContext<'_>) -> Result<(), ServiceReply> {
     call.api_version().map(|_| ()).map_err(|problem| match problem {
-        ApiVersionProblem::Missing => refused("Required query variable 'api-version' is missing"),
-        ApiVersionProblem::Malformed(_) => refused("The requested version is not supported"),
+        ApiVersionError::Missing => invalid_request_reply("Required query variable 'api-version' is missing"),
+        ApiVersionError::Malformed(_) => invalid_request_reply("The requested version is not supported"),
     })
 }
 
-fn token(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    guard(call.request)?;
-    versioned(call)?;
-    let (issued, principal, resource) = obtain(call)?;
-    Ok(Reply::json(
+fn get_token(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    require_metadata_header(call.request)?;
+    require_api_version(call)?;
+    let (issued, principal, resource) = issue_managed_identity_token(call)?;
+    Ok(ServiceReply::json(
         StatusCode::OK,
         &json!({
             "access_token": issued.token,
@@ -151,42 +151,42 @@ fn token(call: &mut Call<'_>) -> Result<Reply, Reply> {
 }
 
 /// Issues the token that the query asks for, to the identity that the query selects.
-pub(super) fn obtain(call: &mut Call<'_>) -> Result<(Issued, Principal, String), Reply> {
+pub(super) fn issue_managed_identity_token(call: &mut OperationContext<'_>) -> Result<(IssuedAccessToken, Principal, String), ServiceReply> {
     let resource = call
         .request
         .query("resource")
         .filter(|text| !text.is_empty())
-        .ok_or_else(|| refused("Required query variable 'resource' is missing"))?
+        .ok_or_else(|| invalid_request_reply("Required query variable 'resource' is missing"))?
         .to_owned();
-    let principal = selected(call)?.clone();
-    call.note_caller(principal.client_id);
+    let principal = select_identity(call)?.clone();
+    call.record_caller(principal.client_id);
     let cloud = Cloud::ALL.into_iter().find(|cloud| is_known_resource(*cloud, &resource));
     let cloud = cloud.ok_or_else(|| {
         let number = RESOURCE_UNKNOWN.number;
         let text = format!("AADSTS{number}: The resource principal named {resource} was not found");
         let body = json!({ "error": "invalid_resource", "error_description": text });
-        Reply::json(StatusCode::BAD_REQUEST, &body).because(format!("AADSTS{number}"))
+        ServiceReply::json(StatusCode::BAD_REQUEST, &body).with_rejection_reason(format!("AADSTS{number}"))
     })?;
     if !principal.enabled {
         let body = json!({
             "error": "unauthorized_client",
             "error_description": "AADSTS7000112: The identity is disabled",
         });
-        return Err(Reply::json(StatusCode::BAD_REQUEST, &body).because("AADSTS7000112"));
+        return Err(ServiceReply::json(StatusCode::BAD_REQUEST, &body).with_rejection_reason("AADSTS7000112"));
     }
     let tenant = call.world().directory.tenant(principal.tenant.as_str()).cloned();
-    let tenant = tenant.ok_or_else(|| refused("Identity not found"))?;
-    let grant = Grant { principal: &principal, resource: &resource, proof: Proof::Key, cloud };
+    let tenant = tenant.ok_or_else(|| invalid_request_reply("Identity not found"))?;
+    let grant = TokenGrant { principal: &principal, resource: &resource, auth_method: ClientAuthMethod::KeyOrToken, cloud };
     let issued =
-        issue(call.world().tokens, &tenant, grant, call.now, call.ids).map_err(|error| {
+        issue_access_token(call.world().tokens, &tenant, grant, call.now, call.ids).map_err(|error| {
             let body = json!({ "error": "server_error", "error_description": error.to_string() });
-            Reply::json(StatusCode::INTERNAL_SERVER_ERROR, &body).because("token not signed")
+            ServiceReply::json(StatusCode::INTERNAL_SERVER_ERROR, &body).with_rejection_reason("token not signed")
         })?;
     Ok((issued, principal, resource))
 }
 
 /// The identity that the query selects among those of the machine.
-fn selected<'a>(call: &'a Call<'_>) -> Result<&'a Principal, Reply> {
+fn select_identity<'a>(call: &'a OperationContext<'_>) -> Result<&'a Principal, ServiceReply> {
     const SELECTORS: [&str; 5] =
         ["client_id", "object_id", "principal_id", "msi_res_id", "mi_res_id"];
     let world = call.world();
@@ -194,7 +194,7 @@ fn selected<'a>(call: &'a Call<'_>) -> Result<&'a Principal, Reply> {
         .imds
         .assigned
         .iter()
-        .filter_map(|client| world.directory.by_client(*client))
+        .filter_map(|client| world.directory.by_client_id(*client))
         .collect();
     let selectors: Vec<_> = SELECTORS
         .into_iter()
@@ -202,20 +202,20 @@ fn selected<'a>(call: &'a Call<'_>) -> Result<&'a Principal, Reply> {
         .collect();
     match (selectors.as_slice(), assigned.as_slice()) {
         ([], [only]) => Ok(only),
-        ([], []) => Err(refused("Identity not found")),
-        ([], _) => Err(refused(
+        ([], []) => Err(invalid_request_reply("Identity not found")),
+        ([], _) => Err(invalid_request_reply(
             "Multiple user assigned identities exist, please specify the clientId / resourceId \
              of the identity in the token request",
         )),
         ([(name, value)], _) => assigned
             .into_iter()
-            .find(|principal| is_selected(principal, name, value))
-            .ok_or_else(|| refused("Identity not found")),
-        _ => Err(refused("Only one of client_id, object_id and msi_res_id may be given")),
+            .find(|principal| matches_selector(principal, name, value))
+            .ok_or_else(|| invalid_request_reply("Identity not found")),
+        _ => Err(invalid_request_reply("Only one of client_id, object_id and msi_res_id may be given")),
     }
 }
 
-fn is_selected(principal: &Principal, selector: &str, value: &str) -> bool {
+fn matches_selector(principal: &Principal, selector: &str, value: &str) -> bool {
     match selector {
         "client_id" => value.parse() == Ok(principal.client_id),
         "object_id" | "principal_id" => value.parse() == Ok(principal.object_id),
@@ -226,8 +226,8 @@ fn is_selected(principal: &Principal, selector: &str, value: &str) -> bool {
     }
 }
 
-fn described(machine: &Machine) -> Value {
-    let Machine { name, location, subscription, resource_group, id, cloud } = machine;
+fn compute_json(machine: &ImdsMachine) -> Value {
+    let ImdsMachine { name, location, subscription, resource_group, id, cloud } = machine;
     let environment = match cloud {
         Cloud::Public => "AzurePublicCloud",
         other => other.name(),
@@ -248,26 +248,26 @@ fn described(machine: &Machine) -> Value {
     })
 }
 
-fn compute(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    guard(call.request)?;
-    versioned(call)?;
-    Ok(Reply::json(StatusCode::OK, &described(&call.world().imds.machine)))
+fn get_compute(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    require_metadata_header(call.request)?;
+    require_api_version(call)?;
+    Ok(ServiceReply::json(StatusCode::OK, &compute_json(&call.world().imds.machine)))
 }
 
-fn instance(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    guard(call.request)?;
-    versioned(call)?;
-    let compute = described(&call.world().imds.machine);
-    Ok(Reply::json(StatusCode::OK, &json!({ "compute": compute })))
+fn get_instance(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    require_metadata_header(call.request)?;
+    require_api_version(call)?;
+    let compute = compute_json(&call.world().imds.machine);
+    Ok(ServiceReply::json(StatusCode::OK, &json!({ "compute": compute })))
 }
 
-fn location(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    guard(call.request)?;
-    versioned(call)?;
+fn get_location(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    require_metadata_header(call.request)?;
+    require_api_version(call)?;
     let location = &call.world().imds.machine.location;
     match call.request.query("format") {
-        Some("text") => Ok(Reply::text(StatusCode::OK, location.clone())),
-        _ => Ok(Reply::json(StatusCode::OK, location)),
+        Some("text") => Ok(ServiceReply::text(StatusCode::OK, location.clone())),
+        _ => Ok(ServiceReply::json(StatusCode::OK, location)),
     }
 }
 

@@ -5,116 +5,116 @@
 //! right and its content are judged, in this order.
 
 mod certificates;
-mod gate;
+mod access;
 mod key_operations;
 mod keys;
-mod kind;
+mod object_kind;
 mod objects;
-mod refusal;
+mod error;
 mod secrets;
-mod shelf;
+mod object_store;
 mod vault;
 
 use http::Method;
 
-pub(crate) use gate::object_scope;
-pub(crate) use keys::{KeyBirth, KeyMaterial};
-pub(crate) use kind::ObjectKind;
+pub(crate) use access::object_scope;
+pub(crate) use keys::{NewKeyVersion, NewKeyMaterial};
+pub(crate) use object_kind::KeyVaultObjectKind;
 pub(crate) use secrets::MAX_VALUE_BYTES;
-pub(crate) use shelf::{Attributes, Recoverable, Shelf, Version};
+pub(crate) use object_store::{StoredObjectAttributes, DeletedNameConflict, VersionedObjectStore, StoredObjectVersion};
 pub(crate) use vault::{
-    AccessPolicy, CertificateContent, CurvePoint, DeletedVault, KeyContent, SecretContent, Vault,
-    VaultKey, VaultSettings, Vaults,
+    AccessPolicy, CertificateContent, EllipticCurvePoint, DeletedVault, KeyContent, SecretContent, EmulatedVault,
+    StoredVaultKey, VaultSettings, VaultStore,
 };
 
-use crate::operations::{Handler, Operation, Support};
+use crate::operations::{OperationHandler, ServiceOperation, OperationSupport};
 
 /// What this service can do.
-pub(crate) const OPERATIONS: &[&[Operation]] = &[SECRETS, KEYS, CERTIFICATES];
+pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[SECRETS, KEYS, CERTIFICATES];
 
-const SECRETS: &[Operation] = &[
-    full("GetSecrets", Method::GET, "/secrets", objects::list::<SecretContent>),
-    full(
+const SECRETS: &[ServiceOperation] = &[
+    full_operation("GetSecrets", Method::GET, "/secrets", objects::list_objects::<SecretContent>),
+    full_operation(
         "GetSecretVersions",
         Method::GET,
         "/secrets/{name}/versions",
-        objects::versions::<SecretContent>,
+        objects::list_versions::<SecretContent>,
     ),
-    full("GetSecret", Method::GET, "/secrets/{name}", objects::read::<SecretContent>),
-    full(
+    full_operation("GetSecret", Method::GET, "/secrets/{name}", objects::get_version::<SecretContent>),
+    full_operation(
         "GetSecretVersion",
         Method::GET,
         "/secrets/{name}/{version}",
-        objects::read::<SecretContent>,
+        objects::get_version::<SecretContent>,
     ),
-    full("SetSecret", Method::PUT, "/secrets/{name}", secrets::set),
-    full("UpdateSecret", Method::PATCH, "/secrets/{name}", secrets::update),
-    full("UpdateSecretVersion", Method::PATCH, "/secrets/{name}/{version}", secrets::update),
-    full("DeleteSecret", Method::DELETE, "/secrets/{name}", secrets::delete),
-    full("GetDeletedSecrets", Method::GET, "/deletedsecrets", secrets::list_deleted),
-    full("GetDeletedSecret", Method::GET, "/deletedsecrets/{name}", secrets::read_deleted),
-    full("RecoverDeletedSecret", Method::POST, "/deletedsecrets/{name}/recover", secrets::recover),
-    full("PurgeDeletedSecret", Method::DELETE, "/deletedsecrets/{name}", secrets::purge),
+    full_operation("SetSecret", Method::PUT, "/secrets/{name}", secrets::set_secret),
+    full_operation("UpdateSecret", Method::PATCH, "/secrets/{name}", secrets::update_secret),
+    full_operation("UpdateSecretVersion", Method::PATCH, "/secrets/{name}/{version}", secrets::update_secret),
+    full_operation("DeleteSecret", Method::DELETE, "/secrets/{name}", secrets::delete_secret),
+    full_operation("GetDeletedSecrets", Method::GET, "/deletedsecrets", secrets::list_deleted_secrets),
+    full_operation("GetDeletedSecret", Method::GET, "/deletedsecrets/{name}", secrets::get_deleted_secret),
+    full_operation("RecoverDeletedSecret", Method::POST, "/deletedsecrets/{name}/recover", secrets::recover_deleted_secret),
+    full_operation("PurgeDeletedSecret", Method::DELETE, "/deletedsecrets/{name}", secrets::purge_deleted_secret),
 ];
 
-const KEYS: &[Operation] = &[
-    full("GetKeys", Method::GET, "/keys", objects::list::<KeyContent>),
-    full("GetKeyVersions", Method::GET, "/keys/{name}/versions", objects::versions::<KeyContent>),
-    full("GetKey", Method::GET, "/keys/{name}", objects::read::<KeyContent>),
-    full("GetKeyVersion", Method::GET, "/keys/{name}/{version}", objects::read::<KeyContent>),
-    Operation {
+const KEYS: &[ServiceOperation] = &[
+    full_operation("GetKeys", Method::GET, "/keys", objects::list_objects::<KeyContent>),
+    full_operation("GetKeyVersions", Method::GET, "/keys/{name}/versions", objects::list_versions::<KeyContent>),
+    full_operation("GetKey", Method::GET, "/keys/{name}", objects::get_version::<KeyContent>),
+    full_operation("GetKeyVersion", Method::GET, "/keys/{name}/{version}", objects::get_version::<KeyContent>),
+    ServiceOperation {
         id: "CreateKey",
         method: Method::POST,
         path: "/keys/{name}/create",
-        support: Support::Partial("RSA keys only; no HSM, no release policy"),
-        handler: keys::create,
+        support: OperationSupport::Partial("RSA keys only; no HSM, no release policy"),
+        handler: keys::create_key,
     },
-    Operation {
+    ServiceOperation {
         id: "ImportKey",
         method: Method::PUT,
         path: "/keys/{name}",
-        support: Support::Partial("RSA keys only; no HSM, no release policy"),
-        handler: keys::import,
+        support: OperationSupport::Partial("RSA keys only; no HSM, no release policy"),
+        handler: keys::import_key,
     },
-    full("UpdateKey", Method::PATCH, "/keys/{name}/{version}", keys::update),
-    full("UpdateKeyLatest", Method::PATCH, "/keys/{name}", keys::update),
-    used("Encrypt", "/keys/{name}/{version}/encrypt", key_operations::encrypt),
-    used("Decrypt", "/keys/{name}/{version}/decrypt", key_operations::decrypt),
-    used("WrapKey", "/keys/{name}/{version}/wrapkey", key_operations::wrap),
-    used("UnwrapKey", "/keys/{name}/{version}/unwrapkey", key_operations::unwrap),
-    used("EncryptLatest", "/keys/{name}/encrypt", key_operations::encrypt),
-    used("DecryptLatest", "/keys/{name}/decrypt", key_operations::decrypt),
-    used("WrapKeyLatest", "/keys/{name}/wrapkey", key_operations::wrap),
-    used("UnwrapKeyLatest", "/keys/{name}/unwrapkey", key_operations::unwrap),
+    full_operation("UpdateKey", Method::PATCH, "/keys/{name}/{version}", keys::update_key),
+    full_operation("UpdateKeyLatest", Method::PATCH, "/keys/{name}", keys::update_key),
+    crypto_operation("Encrypt", "/keys/{name}/{version}/encrypt", key_operations::encrypt_value),
+    crypto_operation("Decrypt", "/keys/{name}/{version}/decrypt", key_operations::decrypt_value),
+    crypto_operation("WrapKey", "/keys/{name}/{version}/wrapkey", key_operations::wrap_key),
+    crypto_operation("UnwrapKey", "/keys/{name}/{version}/unwrapkey", key_operations::unwrap_key),
+    crypto_operation("EncryptLatest", "/keys/{name}/encrypt", key_operations::encrypt_value),
+    crypto_operation("DecryptLatest", "/keys/{name}/decrypt", key_operations::decrypt_value),
+    crypto_operation("WrapKeyLatest", "/keys/{name}/wrapkey", key_operations::wrap_key),
+    crypto_operation("UnwrapKeyLatest", "/keys/{name}/unwrapkey", key_operations::unwrap_key),
 ];
 
-const CERTIFICATES: &[Operation] = &[
-    partial("GetCertificates", "/certificates", objects::list::<CertificateContent>),
-    partial(
+const CERTIFICATES: &[ServiceOperation] = &[
+    partial_operation("GetCertificates", "/certificates", objects::list_objects::<CertificateContent>),
+    partial_operation(
         "GetCertificateVersions",
         "/certificates/{name}/versions",
-        objects::versions::<CertificateContent>,
+        objects::list_versions::<CertificateContent>,
     ),
-    partial("GetCertificate", "/certificates/{name}", objects::read::<CertificateContent>),
-    partial(
+    partial_operation("GetCertificate", "/certificates/{name}", objects::get_version::<CertificateContent>),
+    partial_operation(
         "GetCertificateVersion",
         "/certificates/{name}/{version}",
-        objects::read::<CertificateContent>,
+        objects::get_version::<CertificateContent>,
     ),
 ];
 
-const fn full(id: &'static str, method: Method, path: &'static str, handler: Handler) -> Operation {
-    Operation { id, method, path, support: Support::Full, handler }
+const fn full_operation(id: &'static str, method: Method, path: &'static str, handler: OperationHandler) -> ServiceOperation {
+    ServiceOperation { id, method, path, support: OperationSupport::Full, handler }
 }
 
-const fn partial(id: &'static str, path: &'static str, handler: Handler) -> Operation {
-    let support = Support::Partial("the policy shows what clients read, not what Azure stores");
-    Operation { id, method: Method::GET, path, support, handler }
+const fn partial_operation(id: &'static str, path: &'static str, handler: OperationHandler) -> ServiceOperation {
+    let support = OperationSupport::Partial("the policy shows what clients read, not what Azure stores");
+    ServiceOperation { id, method: Method::GET, path, support, handler }
 }
 
-const fn used(id: &'static str, path: &'static str, handler: Handler) -> Operation {
-    let support = Support::Partial("RSA keys with RSA-OAEP-256, RSA-OAEP and RSA1_5");
-    Operation { id, method: Method::POST, path, support, handler }
+const fn crypto_operation(id: &'static str, path: &'static str, handler: OperationHandler) -> ServiceOperation {
+    let support = OperationSupport::Partial("RSA keys with RSA-OAEP-256, RSA-OAEP and RSA1_5");
+    ServiceOperation { id, method: Method::POST, path, support, handler }
 }
 
 #[cfg(test)]

@@ -8,56 +8,56 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tonic::transport::server::{Connected, UdsConnectInfo};
 
-use super::authority::Opening;
+use super::authority_rewriter::AuthorityRewriter;
 
 /// How much is read at once while the first request is looked for.
-const CHUNK: usize = 1024;
+const READ_CHUNK_SIZE: usize = 1024;
 
 /// A connection whose first request may name anything as its host (see `authority`).
 #[derive(Debug)]
-pub struct Connection {
+pub struct SocketConnection {
     stream: UnixStream,
-    opening: Opening,
+    authority_rewriter: AuthorityRewriter,
     /// What came and was not read yet.
-    ready: Vec<u8>,
+    read_buffer: Vec<u8>,
 }
 
-impl Connection {
+impl SocketConnection {
     pub(super) const fn new(stream: UnixStream) -> Self {
-        Self { stream, opening: Opening::new(), ready: Vec::new() }
+        Self { stream, authority_rewriter: AuthorityRewriter::new(), read_buffer: Vec::new() }
     }
 
-    fn take_ready(&mut self, buffer: &mut ReadBuf<'_>) {
-        let now = self.ready.len().min(buffer.remaining());
-        buffer.put_slice(&self.ready[..now]);
-        self.ready.drain(..now);
+    fn drain_read_buffer(&mut self, buffer: &mut ReadBuf<'_>) {
+        let now = self.read_buffer.len().min(buffer.remaining());
+        buffer.put_slice(&self.read_buffer[..now]);
+        self.read_buffer.drain(..now);
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for SocketConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        while self.ready.is_empty() {
-            if self.opening.is_over() {
+        while self.read_buffer.is_empty() {
+            if self.authority_rewriter.is_done() {
                 return Pin::new(&mut self.stream).poll_read(context, buffer);
             }
-            let mut chunk = [0; CHUNK];
+            let mut chunk = [0; READ_CHUNK_SIZE];
             let mut arrived = ReadBuf::new(&mut chunk);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut arrived))?;
             if arrived.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            self.ready = self.opening.pass(arrived.filled());
+            self.read_buffer = self.authority_rewriter.rewrite(arrived.filled());
         }
-        self.take_ready(buffer);
+        self.drain_read_buffer(buffer);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for SocketConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -87,7 +87,7 @@ impl AsyncWrite for Connection {
     }
 }
 
-impl Connected for Connection {
+impl Connected for SocketConnection {
     type ConnectInfo = UdsConnectInfo;
 
     fn connect_info(&self) -> UdsConnectInfo {

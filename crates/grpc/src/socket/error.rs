@@ -43,7 +43,7 @@ pub enum SocketError {
     #[error("could not {operation} {}", path.display())]
     Io {
         /// What was tried.
-        operation: Operation,
+        operation: SocketOperation,
         /// The path.
         path: PathBuf,
         /// What came back.
@@ -73,13 +73,13 @@ impl SocketError {
 /// What was tried with a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Operation {
+pub enum SocketOperation {
     /// To open its directory.
     OpenDirectory,
     /// To look at what is there.
-    Look,
+    Stat,
     /// To make a socket.
-    Make,
+    Create,
     /// To bind it and listen.
     Bind,
     /// To give it its name.
@@ -88,12 +88,12 @@ pub enum Operation {
     Remove,
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for SocketOperation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::OpenDirectory => "open the directory of",
-            Self::Look => "look at",
-            Self::Make => "make the socket",
+            Self::Stat => "look at",
+            Self::Create => "make the socket",
             Self::Bind => "listen on",
             Self::Rename => "give its name to",
             Self::Remove => "remove",

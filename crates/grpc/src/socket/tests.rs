@@ -21,15 +21,15 @@ fn directory() -> tempfile::TempDir {
 }
 
 /// Tells who called it.
-struct Echo(&'static str);
+struct EchoRegistration(&'static str);
 
 #[tonic::async_trait]
-impl Registration for Echo {
+impl Registration for EchoRegistration {
     async fn get_info(
         &self,
         request: Request<InfoRequest>,
     ) -> Result<Response<PluginInfo>, Status> {
-        let authority = request.extensions().get::<Authority>().map(|it| it.0.clone());
+        let authority = request.extensions().get::<RequestAuthority>().map(|it| it.0.clone());
         let endpoint = authority.unwrap_or_default();
         let (r#type, supported_versions) = (String::new(), Vec::new());
         let name = self.0.to_owned();
@@ -45,23 +45,23 @@ impl Registration for Echo {
 }
 
 #[derive(Debug, Clone)]
-struct Authority(String);
+struct RequestAuthority(String);
 
-struct Serving {
+struct RegistrationTestServer {
     end: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-impl Serving {
-    fn start(incoming: Incoming, name: &'static str) -> Self {
+impl RegistrationTestServer {
+    fn start(incoming: IncomingConnections, name: &'static str) -> Self {
         let note = |mut request: http::Request<tonic::body::Body>| {
             let authority = request.uri().authority().map(ToString::to_string).unwrap_or_default();
-            request.extensions_mut().insert(Authority(authority));
+            request.extensions_mut().insert(RequestAuthority(authority));
             request
         };
         let layer = tower::util::MapRequestLayer::new(note);
         let server =
-            Server::builder().layer(layer).add_service(RegistrationServer::new(Echo(name)));
+            Server::builder().layer(layer).add_service(RegistrationServer::new(EchoRegistration(name)));
         let (end, ended) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let ended = async { drop(ended.await) };
@@ -70,13 +70,13 @@ impl Serving {
         Self { end, task }
     }
 
-    async fn end(self) {
+    async fn stop(self) {
         self.end.send(()).unwrap();
         self.task.await.unwrap();
     }
 }
 
-async fn ask(channel: &Channel) -> Result<PluginInfo, Status> {
+async fn call_get_info(channel: &Channel) -> Result<PluginInfo, Status> {
     let mut client = RegistrationClient::new(channel.clone());
     client.get_info(InfoRequest {}).await.map(Response::into_inner)
 }
@@ -86,22 +86,22 @@ async fn a_client_reaches_the_server_with_the_authority_localhost() {
     let directory = directory();
     let path = directory.path().join("a.sock");
     let (incoming, _file) = PrivateSocket::bind(&path).unwrap().split();
-    let server = Serving::start(incoming, "first");
-    let info = ask(&connect(&path)).await.unwrap();
+    let server = RegistrationTestServer::start(incoming, "first");
+    let info = call_get_info(&channel_to_socket(&path)).await.unwrap();
     assert_eq!((info.name.as_str(), info.endpoint.as_str()), ("first", "localhost"));
-    server.end().await;
+    server.stop().await;
 }
 
 #[tokio::test]
-async fn a_client_may_name_the_path_of_the_socket_as_its_host() {
+async fn client_may_send_the_socket_path_as_authority() {
     const DATA: u8 = 0;
     let directory = directory();
     let path = directory.path().join("a.sock");
     let (incoming, _file) = PrivateSocket::bind(&path).unwrap().split();
-    let server = Serving::start(incoming, "first");
+    let server = RegistrationTestServer::start(incoming, "first");
     let mut stream = UnixStream::connect(&path).await.unwrap();
     let authority = "%2Fvar%2Flib%2Fkubelet%2Fplugins_registry%2Fa.sock";
-    stream.write_all(&authority::tests::request(authority)).await.unwrap();
+    stream.write_all(&authority_rewriter::tests::first_request(authority)).await.unwrap();
     // Frame by frame until the answer: a request that is refused is answered by RST_STREAM.
     loop {
         let mut head = [0; 9];
@@ -116,33 +116,33 @@ async fn a_client_may_name_the_path_of_the_socket_as_its_host() {
         }
     }
     drop(stream);
-    server.end().await;
+    server.stop().await;
 }
 
 #[tokio::test]
-async fn a_channel_survives_the_servers_death_and_finds_the_next_one() {
+async fn channel_reconnects_to_a_new_server_on_the_same_path() {
     let directory = directory();
     let path = directory.path().join("a.sock");
-    let channel = connect(&path);
-    assert_eq!(ask(&channel).await.unwrap_err().code(), Code::Unavailable);
+    let channel = channel_to_socket(&path);
+    assert_eq!(call_get_info(&channel).await.unwrap_err().code(), Code::Unavailable);
     let (incoming, file) = PrivateSocket::bind(&path).unwrap().split();
-    let server = Serving::start(incoming, "first");
-    assert_eq!(ask(&channel).await.unwrap().name, "first");
-    server.end().await;
+    let server = RegistrationTestServer::start(incoming, "first");
+    assert_eq!(call_get_info(&channel).await.unwrap().name, "first");
+    server.stop().await;
     drop(file);
     let (incoming, _file) = PrivateSocket::bind(&path).unwrap().split();
-    let server = Serving::start(incoming, "second");
+    let server = RegistrationTestServer::start(incoming, "second");
     // The connection to the first may be found dead only now: kubelet asks again as well.
-    let mut answer = ask(&channel).await;
+    let mut answer = call_get_info(&channel).await;
     for _ in 0..50 {
         if answer.is_ok() {
             break;
         }
         tokio::task::yield_now().await;
-        answer = ask(&channel).await;
+        answer = call_get_info(&channel).await;
     }
     assert_eq!(answer.unwrap().name, "second");
-    server.end().await;
+    server.stop().await;
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn a_socket_is_private_whatever_the_umask() {
 }
 
 #[tokio::test]
-async fn what_a_dead_process_left_is_replaced() {
+async fn stale_socket_of_a_dead_process_is_replaced() {
     let directory = directory();
     let path = directory.path().join("a.sock");
     drop(StdListener::bind(&path).unwrap());
@@ -174,7 +174,7 @@ async fn what_a_dead_process_left_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_living_server_is_not_replaced() {
+async fn socket_of_a_listening_server_is_not_replaced() {
     let directory = directory();
     let path = directory.path().join("a.sock");
     let living = StdListener::bind(&path).unwrap();
@@ -197,7 +197,7 @@ async fn a_living_server_is_not_replaced() {
 }
 
 #[tokio::test]
-async fn only_sockets_are_removed() {
+async fn bind_removes_only_sockets() {
     let directory = directory();
     let elsewhere = directory.path().join("elsewhere.sock");
     drop(StdListener::bind(&elsewhere).unwrap());
@@ -214,7 +214,7 @@ async fn only_sockets_are_removed() {
 }
 
 #[tokio::test]
-async fn a_path_that_no_client_could_open_is_refused() {
+async fn too_long_and_invalid_socket_paths_are_rejected() {
     let directory = directory();
     let room = MAX_SOCKET_PATH - directory.path().as_os_str().len() - 1;
     let longest = directory.path().join("x".repeat(room));
@@ -231,7 +231,7 @@ async fn a_path_that_no_client_could_open_is_refused() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_somebody_elses_by_now_is_left_alone() {
+async fn dropping_the_socket_file_keeps_a_replaced_socket() {
     let directory = directory();
     let path = directory.path().join("a.sock");
     let (_incoming, file) = PrivateSocket::bind(&path).unwrap().split();
@@ -244,7 +244,7 @@ async fn a_name_that_is_somebody_elses_by_now_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_directory_that_was_made_again_is_noticed() {
+async fn recreated_directory_means_not_in_place() {
     let directory = directory();
     let registry = directory.path().join("registry");
     let path = registry.join("a.sock");
@@ -256,11 +256,11 @@ async fn a_directory_that_was_made_again_is_noticed() {
 }
 
 #[tokio::test]
-async fn the_rest_of_a_killed_process_is_swept() {
+async fn temporary_socket_of_a_killed_process_is_removed() {
     let directory = directory();
-    let place = Place::open(&directory.path().join("a.sock")).unwrap();
-    drop(StdListener::bind(place.hidden_path()).unwrap());
-    listening(&place).unwrap();
-    drop(place.reveal().unwrap());
+    let place = SocketLocation::open(&directory.path().join("a.sock")).unwrap();
+    drop(StdListener::bind(place.temporary_path()).unwrap());
+    bind_temporary(&place).unwrap();
+    drop(place.rename_into_place().unwrap());
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }

@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use lanyard_api::ObjectKind;
+use lanyard_api::VaultObjectKind;
 use p12_keystore::{
     Certificate, EncryptionAlgorithm, KeyStore, KeyStoreEntry, MacAlgorithm, PrivateKey,
     PrivateKeyChain,
@@ -11,20 +11,20 @@ use proptest::prelude::*;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use super::*;
-use crate::chain::ChainError;
-use crate::pem::{PRIVATE_KEY, blocks};
+use crate::chain::ChainOrderError;
+use crate::pem::{PRIVATE_KEY, parse_blocks};
 use crate::public_key::PublicJwk;
-use crate::source::{ObjectAttributes, VaultCertificate, VaultKey};
+use crate::source::{ObjectAttributes, FetchedCertificate, FetchedKey};
 
 /// A leaf, an intermediate and a root, DER, and the leaf's key as PKCS#8.
-struct Chain {
+struct CertificateChainFixture {
     leaf: Vec<u8>,
     intermediate: Vec<u8>,
     root: Vec<u8>,
     key: Vec<u8>,
 }
 
-static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
+static CHAIN: LazyLock<CertificateChainFixture> = LazyLock::new(|| {
     let params = |name: &str, authority: bool| {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.use_authority_key_identifier_extension = true;
@@ -41,7 +41,7 @@ static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
     let middle_issuer = Issuer::new(params("middle", true), middle_key);
     let leaf_key = KeyPair::generate().unwrap();
     let leaf = params("leaf", false).signed_by(&leaf_key, &middle_issuer).unwrap();
-    Chain {
+    CertificateChainFixture {
         leaf: leaf.der().to_vec(),
         intermediate: middle.der().to_vec(),
         root: root.der().to_vec(),
@@ -50,7 +50,7 @@ static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
 });
 
 /// An archive with the leaf's key and these certificates, as the value of a secret.
-fn pfx(certificates: &[&[u8]], old: bool) -> String {
+fn encode_archive(certificates: &[&[u8]], old: bool) -> String {
     let certificates = certificates.iter().map(|der| Certificate::from_der(der).unwrap());
     let key = PrivateKey::from_der(&CHAIN.key).unwrap();
     let chain = PrivateKeyChain::new("id", key, certificates);
@@ -67,40 +67,40 @@ fn pfx(certificates: &[&[u8]], old: bool) -> String {
     STANDARD.encode(writer.write().unwrap())
 }
 
-fn secret(value: &str, content_type: Option<&str>, of_certificate: bool) -> VaultObject {
-    VaultObject::Secret(VaultSecret {
+fn vault_secret(value: &str, content_type: Option<&str>, of_certificate: bool) -> FetchedVaultObject {
+    FetchedVaultObject::Secret(FetchedSecret {
         version: "v1".parse().unwrap(),
         attributes: ObjectAttributes::default(),
         content_type: content_type.map(str::to_owned),
-        of_certificate,
+        is_certificate_secret: of_certificate,
         value: value.to_owned().into(),
     })
 }
 
-fn certificate_secret(value: &str, content_type: &str) -> VaultObject {
-    secret(value, Some(content_type), true)
+fn certificate_vault_secret(value: &str, content_type: &str) -> FetchedVaultObject {
+    vault_secret(value, Some(content_type), true)
 }
 
-fn entry(encoding: Option<ObjectEncoding>, format: Option<ObjectFormat>) -> ObjectEntry {
-    ObjectEntry { format, ..ObjectEntry::secret("name".parse().unwrap(), encoding) }
+fn secret_entry(encoding: Option<ObjectEncoding>, format: Option<VaultObjectFormat>) -> VaultObjectEntry {
+    VaultObjectEntry { format, ..VaultObjectEntry::secret("name".parse().unwrap(), encoding) }
 }
 
-fn bytes(entry: &ObjectEntry, object: &VaultObject) -> Result<Vec<u8>, ContentError> {
-    let content = content_of(entry, object, CertificateOptions::default())?;
+fn decoded_bytes(entry: &VaultObjectEntry, object: &FetchedVaultObject) -> Result<Vec<u8>, ContentError> {
+    let content = decode_content(entry, object, CertificateOptions::default())?;
     Ok(content.bytes.expose().to_vec())
 }
 
 /// The labels and the bytes of a PEM text.
-fn parts(pem: &[u8]) -> Vec<(String, Vec<u8>)> {
+fn pem_blocks(pem: &[u8]) -> Vec<(String, Vec<u8>)> {
     let text = std::str::from_utf8(pem).unwrap();
     let part = |block: &crate::pem::PemBlock<'_>| {
         let body: String = block.text.lines().filter(|line| !line.starts_with('-')).collect();
         (block.label.to_owned(), STANDARD.decode(body).unwrap())
     };
-    blocks(text).iter().map(part).collect()
+    parse_blocks(text).iter().map(part).collect()
 }
 
-fn expected(key: Option<&[u8]>, certificates: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
+fn expected_blocks(key: Option<&[u8]>, certificates: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
     let key = key.map(|key| (PRIVATE_KEY.to_owned(), key.to_vec()));
     let certificates = certificates.iter().map(|der| (CERTIFICATE.to_owned(), der.to_vec()));
     key.into_iter().chain(certificates).collect()
@@ -109,14 +109,14 @@ fn expected(key: Option<&[u8]>, certificates: &[&[u8]]) -> Vec<(String, Vec<u8>)
 const UTF8: Option<ObjectEncoding> = Some(ObjectEncoding::Utf8);
 const HEX: Option<ObjectEncoding> = Some(ObjectEncoding::Hex);
 const BASE64: Option<ObjectEncoding> = Some(ObjectEncoding::Base64);
-const PFX: Option<ObjectFormat> = Some(ObjectFormat::Pfx);
+const PFX: Option<VaultObjectFormat> = Some(VaultObjectFormat::Pfx);
 
 #[test]
-fn a_plain_secret_is_decoded_whatever_its_content_type_and_format_are() {
+fn plain_secret_is_decoded_regardless_of_content_type() {
     for content_type in [None, Some("text/plain"), Some(PKCS12)] {
         for format in [None, PFX] {
             let read = |encoding, value| {
-                bytes(&entry(encoding, format), &secret(value, content_type, false)).unwrap()
+                decoded_bytes(&secret_entry(encoding, format), &vault_secret(value, content_type, false)).unwrap()
             };
             assert_eq!(read(None, "aGk="), b"aGk=");
             assert_eq!(read(UTF8, "aGk="), b"aGk=");
@@ -129,143 +129,143 @@ fn a_plain_secret_is_decoded_whatever_its_content_type_and_format_are() {
 #[test]
 fn a_wrong_encoding_is_an_error_whose_hint_names_the_right_one() {
     let json = r#"{"client_id":"planted"}"#;
-    let error = bytes(&entry(HEX, None), &secret(json, None, false)).unwrap_err();
+    let error = decoded_bytes(&secret_entry(HEX, None), &vault_secret(json, None, false)).unwrap_err();
     assert_eq!(error.to_string(), "the value is not hex");
     let hint = error.hint().unwrap();
     assert_eq!(hint, "the value looks like utf-8: set objectEncoding to `utf-8`");
 }
 
 #[test]
-fn a_pem_secret_of_a_certificate_stays_as_it_is() {
+fn pem_certificate_secret_is_unchanged() {
     let pem = "subject=x\n-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----";
     for content_type in [PEM_FILE, " Application/X-PEM-File "] {
         for format in [None, PFX] {
-            let object = certificate_secret(pem, content_type);
-            assert_eq!(bytes(&entry(None, format), &object).unwrap(), pem.as_bytes());
+            let object = certificate_vault_secret(pem, content_type);
+            assert_eq!(decoded_bytes(&secret_entry(None, format), &object).unwrap(), pem.as_bytes());
         }
     }
-    let error = bytes(&entry(BASE64, None), &certificate_secret(pem, PEM_FILE)).unwrap_err();
+    let error = decoded_bytes(&secret_entry(BASE64, None), &certificate_vault_secret(pem, PEM_FILE)).unwrap_err();
     assert!(error.hint().unwrap().contains("`utf-8`"));
 }
 
 #[test]
-fn an_archive_of_old_or_new_ciphers_becomes_the_key_and_then_the_ordered_chain() {
+fn archive_with_any_cipher_becomes_key_and_ordered_chain() {
     let chain = &*CHAIN;
     let vault_order: [&[u8]; 3] = [&chain.root, &chain.leaf, &chain.intermediate];
     for old in [false, true] {
-        let object = certificate_secret(&pfx(&vault_order, old), PKCS12);
+        let object = certificate_vault_secret(&encode_archive(&vault_order, old), PKCS12);
         // The value is base64 anyway: saying so changes nothing.
         for encoding in [None, UTF8, BASE64] {
-            let pem = bytes(&entry(encoding, None), &object).unwrap();
+            let pem = decoded_bytes(&secret_entry(encoding, None), &object).unwrap();
             let ordered: [&[u8]; 3] = [&chain.leaf, &chain.intermediate, &chain.root];
-            assert_eq!(parts(&pem), expected(Some(&chain.key), &ordered), "{old} {encoding:?}");
+            assert_eq!(pem_blocks(&pem), expected_blocks(Some(&chain.key), &ordered), "{old} {encoding:?}");
             let text = String::from_utf8(pem).unwrap();
             assert!(!text.contains("friendly") && text.ends_with("-----END CERTIFICATE-----\n"));
         }
         let options = CertificateOptions { construct_pem_chain: false, ..Default::default() };
-        let content = content_of(&entry(None, None), &object, options).unwrap();
-        assert_eq!(parts(content.bytes.expose()), expected(Some(&chain.key), &vault_order));
+        let content = decode_content(&secret_entry(None, None), &object, options).unwrap();
+        assert_eq!(pem_blocks(content.bytes.expose()), expected_blocks(Some(&chain.key), &vault_order));
     }
 }
 
 #[test]
-fn an_incomplete_chain_keeps_the_vaults_order_and_is_told() {
+fn incomplete_chain_keeps_vault_order_and_is_reported() {
     let chain = &*CHAIN;
     let gap: [&[u8]; 2] = [&chain.root, &chain.leaf];
-    let object = certificate_secret(&pfx(&gap, false), PKCS12);
-    let content = content_of(&entry(None, None), &object, CertificateOptions::default()).unwrap();
-    assert_eq!(parts(content.bytes.expose()), expected(Some(&chain.key), &gap));
+    let object = certificate_vault_secret(&encode_archive(&gap, false), PKCS12);
+    let content = decode_content(&secret_entry(None, None), &object, CertificateOptions::default()).unwrap();
+    assert_eq!(pem_blocks(content.bytes.expose()), expected_blocks(Some(&chain.key), &gap));
     assert_eq!(content.incomplete_chain, Some((1, 2)));
 }
 
 #[test]
-fn a_root_that_is_there_twice_is_no_circle() {
+fn duplicate_root_certificate_is_not_a_cycle() {
     let chain = &*CHAIN;
     let twice = crate::chain::order_chain([&chain.root[..], &chain.root]);
-    assert_ne!(twice, Err(ChainError::NoLeaf { count: 2 }));
+    assert_ne!(twice, Err(ChainOrderError::NoLeaf { count: 2 }));
     let twice = crate::chain::order_chain([&chain.intermediate[..], &chain.root, &chain.root]);
     assert_eq!(twice, Ok(crate::chain::ChainOrder::Incomplete { linked: 2 }));
 }
 
 #[test]
-fn an_archive_asked_for_as_such_is_its_base64_or_its_bytes() {
-    let value = pfx(&[&CHAIN.leaf], true);
-    let object = certificate_secret(&value, PKCS12);
-    assert_eq!(bytes(&entry(None, PFX), &object).unwrap(), value.as_bytes());
+fn pfx_format_keeps_the_archive_as_base64_or_bytes() {
+    let value = encode_archive(&[&CHAIN.leaf], true);
+    let object = certificate_vault_secret(&value, PKCS12);
+    assert_eq!(decoded_bytes(&secret_entry(None, PFX), &object).unwrap(), value.as_bytes());
     let raw = STANDARD.decode(&value).unwrap();
-    assert_eq!(bytes(&entry(BASE64, PFX), &object).unwrap(), raw);
+    assert_eq!(decoded_bytes(&secret_entry(BASE64, PFX), &object).unwrap(), raw);
     // Nobody looks into it.
-    let object = certificate_secret("bm90IGFuIGFyY2hpdmU=", PKCS12);
-    assert!(bytes(&entry(None, PFX), &object).is_ok());
+    let object = certificate_vault_secret("bm90IGFuIGFyY2hpdmU=", PKCS12);
+    assert!(decoded_bytes(&secret_entry(None, PFX), &object).is_ok());
 }
 
 #[test]
-fn an_archive_is_never_hex() {
-    let object = certificate_secret(&pfx(&[&CHAIN.leaf], false), PKCS12);
+fn hex_encoding_of_an_archive_is_rejected() {
+    let object = certificate_vault_secret(&encode_archive(&[&CHAIN.leaf], false), PKCS12);
     for format in [None, PFX] {
-        let error = bytes(&entry(HEX, format), &object).unwrap_err();
-        assert!(matches!(error, ContentError::EncodingOfCertificate { .. }), "{error}");
+        let error = decoded_bytes(&secret_entry(HEX, format), &object).unwrap_err();
+        assert!(matches!(error, ContentError::EncodingMismatch { .. }), "{error}");
     }
 }
 
 #[test]
 fn an_unknown_or_missing_content_type_of_a_certificates_secret_is_an_error() {
-    let error = bytes(&entry(None, None), &certificate_secret("x", "text/plain")).unwrap_err();
+    let error = decoded_bytes(&secret_entry(None, None), &certificate_vault_secret("x", "text/plain")).unwrap_err();
     let text = "a certificate's secret has the unknown content type `text/plain`";
     assert_eq!(error.to_string(), text);
-    let error = bytes(&entry(None, None), &secret("x", None, true)).unwrap_err();
+    let error = decoded_bytes(&secret_entry(None, None), &vault_secret("x", None, true)).unwrap_err();
     assert_eq!(error.to_string(), "a certificate's secret has no content type");
     assert!(error.hint().is_some());
 }
 
 #[test]
-fn certificates_and_key_are_written_beside_if_asked_even_for_an_archive() {
+fn separate_certificate_and_key_files_are_written_when_enabled() {
     let chain = &*CHAIN;
-    let object = certificate_secret(&pfx(&[&chain.intermediate, &chain.leaf], false), PKCS12);
-    let options = CertificateOptions { separate: true, ..Default::default() };
+    let object = certificate_vault_secret(&encode_archive(&[&chain.intermediate, &chain.leaf], false), PKCS12);
+    let options = CertificateOptions { write_separate_files: true, ..Default::default() };
     for format in [None, PFX] {
-        let content = content_of(&entry(None, format), &object, options).unwrap();
-        let separated = content.separated.unwrap();
+        let content = decode_content(&secret_entry(None, format), &object, options).unwrap();
+        let separated = content.split_pem.unwrap();
         let ordered: [&[u8]; 2] = [&chain.leaf, &chain.intermediate];
-        assert_eq!(parts(separated.certificates.expose()), expected(None, &ordered));
-        assert_eq!(parts(separated.others.expose()), expected(Some(&chain.key), &[]));
+        assert_eq!(pem_blocks(separated.certificates.expose()), expected_blocks(None, &ordered));
+        assert_eq!(pem_blocks(separated.other_blocks.expose()), expected_blocks(Some(&chain.key), &[]));
     }
-    let plain = content_of(&entry(None, None), &secret("x", None, false), options).unwrap();
-    assert!(plain.separated.is_none());
+    let plain = decode_content(&secret_entry(None, None), &vault_secret("x", None, false), options).unwrap();
+    assert!(plain.split_pem.is_none());
 }
 
 #[test]
-fn a_broken_archive_is_told_apart_from_one_with_a_password() {
-    let error = bytes(&entry(None, None), &certificate_secret("%%%", PKCS12)).unwrap_err();
-    assert!(matches!(error, ContentError::Pfx(PfxError::NotBase64)));
-    let error = bytes(&entry(None, None), &certificate_secret("AQID", PKCS12)).unwrap_err();
-    assert!(matches!(error, ContentError::Pfx(PfxError::Archive { .. })));
+fn broken_archive_and_password_protected_archive_are_distinguished() {
+    let error = decoded_bytes(&secret_entry(None, None), &certificate_vault_secret("%%%", PKCS12)).unwrap_err();
+    assert!(matches!(error, ContentError::UnreadablePfx(PfxError::NotBase64)));
+    let error = decoded_bytes(&secret_entry(None, None), &certificate_vault_secret("AQID", PKCS12)).unwrap_err();
+    assert!(matches!(error, ContentError::UnreadablePfx(PfxError::UnreadableArchive { .. })));
     assert!(error.hint().unwrap().contains("password"));
 }
 
 #[test]
-fn keys_and_certificates_become_one_block() {
+fn key_and_certificate_become_one_pem_block() {
     let attributes = ObjectAttributes::default();
     let key = PublicJwk::Rsa { modulus: vec![0xc0; 256], exponent: vec![1, 0, 1] };
-    let key = VaultKey { version: "v1".parse().unwrap(), attributes: attributes.clone(), key };
-    let mut asked = entry(None, None);
-    asked.kind = ObjectKind::Key;
-    let pem = bytes(&asked, &VaultObject::Key(key)).unwrap();
-    assert_eq!(parts(&pem)[0].0, "PUBLIC KEY");
+    let key = FetchedKey { version: "v1".parse().unwrap(), attributes: attributes.clone(), key };
+    let mut asked = secret_entry(None, None);
+    asked.kind = VaultObjectKind::Key;
+    let pem = decoded_bytes(&asked, &FetchedVaultObject::Key(key)).unwrap();
+    assert_eq!(pem_blocks(&pem)[0].0, "PUBLIC KEY");
 
-    asked.kind = ObjectKind::Certificate;
+    asked.kind = VaultObjectKind::Certificate;
     let certificate = |der: &[u8]| {
         let version = "v1".parse().unwrap();
         let attributes = attributes.clone();
-        VaultObject::Certificate(VaultCertificate { version, attributes, der: der.to_vec() })
+        FetchedVaultObject::Certificate(FetchedCertificate { version, attributes, der: der.to_vec() })
     };
-    let pem = bytes(&asked, &certificate(&CHAIN.leaf)).unwrap();
-    assert_eq!(parts(&pem), expected(None, &[&CHAIN.leaf]));
-    assert!(matches!(bytes(&asked, &certificate(&[])), Err(ContentError::NoCertificate)));
+    let pem = decoded_bytes(&asked, &certificate(&CHAIN.leaf)).unwrap();
+    assert_eq!(pem_blocks(&pem), expected_blocks(None, &[&CHAIN.leaf]));
+    assert!(matches!(decoded_bytes(&asked, &certificate(&[])), Err(ContentError::NoCertificate)));
 }
 
 /// Everything that a person could be shown of an error.
-fn shown(error: &ContentError) -> String {
+fn error_text(error: &ContentError) -> String {
     let mut text = format!("{error:?} {:?}", error.hint());
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = cause {
@@ -277,7 +277,7 @@ fn shown(error: &ContentError) -> String {
 
 proptest! {
     #[test]
-    fn no_value_panics_or_shows_in_an_error(
+    fn decoding_never_panics_and_errors_do_not_quote_the_value(
         value in "\\PC{0,40}|[0-9a-f]{0,40}|[A-Za-z0-9+/]{0,40}",
         encoding in prop::option::of(prop::sample::select(ObjectEncoding::ALL.to_vec())),
         is_pfx: bool,
@@ -285,10 +285,10 @@ proptest! {
         of_certificate: bool,
     ) {
         let planted = format!("{value}PLANTED{value}");
-        let object = secret(&planted, content_type, of_certificate);
-        let asked = entry(encoding, is_pfx.then_some(ObjectFormat::Pfx));
-        if let Err(error) = bytes(&asked, &object) {
-            prop_assert!(!shown(&error).contains("PLANTED"), "{}", shown(&error));
+        let object = vault_secret(&planted, content_type, of_certificate);
+        let asked = secret_entry(encoding, is_pfx.then_some(VaultObjectFormat::Pfx));
+        if let Err(error) = decoded_bytes(&asked, &object) {
+            prop_assert!(!error_text(&error).contains("PLANTED"), "{}", error_text(&error));
         }
         let printed = format!("{object:?}");
         prop_assert!(!printed.contains("PLANTED"), "{}", printed);
@@ -297,7 +297,7 @@ proptest! {
     #[test]
     fn a_damaged_archive_never_panics(places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), old: bool) {
         static ARCHIVES: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
-            [false, true].map(|old| STANDARD.decode(pfx(&[&CHAIN.leaf], old)).unwrap())
+            [false, true].map(|old| STANDARD.decode(encode_archive(&[&CHAIN.leaf], old)).unwrap())
         });
         let mut archive = ARCHIVES[usize::from(old)].clone();
         for (place, byte) in places {
@@ -305,6 +305,6 @@ proptest! {
             archive[place] = byte;
         }
         let value = STANDARD.encode(&archive);
-        drop(bytes(&entry(None, None), &certificate_secret(&value, PKCS12)));
+        drop(decoded_bytes(&secret_entry(None, None), &certificate_vault_secret(&value, PKCS12)));
     }
 }

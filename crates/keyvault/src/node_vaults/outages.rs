@@ -6,46 +6,46 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-use crate::reader::Reader;
+use crate::reader::VaultReader;
 
 /// The vaults that are not there. By reader as well: what one of them misses may be its token.
 #[derive(Debug, Default)]
-pub(super) struct Outages(Mutex<HashMap<Missing, Outage>>);
+pub(super) struct VaultOutages(Mutex<HashMap<OutageKey, ReaderOutage>>);
 
 /// Who misses which host.
-type Missing = (Arc<Reader>, Arc<str>);
+type OutageKey = (Arc<VaultReader>, Arc<str>);
 
 #[derive(Debug, Clone, Copy)]
-struct Outage {
+struct ReaderOutage {
     since: Timestamp,
     /// When it was met last.
-    met: Timestamp,
+    last_failure: Timestamp,
     /// Whether the sealed cache has helped in it.
-    helped: bool,
+    served_stale: bool,
 }
 
-impl Outages {
+impl VaultOutages {
     /// A read failed because the vault is not there. Since when it is not.
-    pub(super) fn meet(&self, reader: &Arc<Reader>, host: &Arc<str>, now: Timestamp) -> Timestamp {
+    pub(super) fn record_failure(&self, reader: &Arc<VaultReader>, host: &Arc<str>, now: Timestamp) -> Timestamp {
         let mut outages = self.0.lock();
         // One that nobody has met for so long may have ended unseen.
-        outages.retain(|_, outage| now.duration_since(outage.met) < FORGOTTEN);
-        let new = Outage { since: now, met: now, helped: false };
+        outages.retain(|_, outage| now.duration_since(outage.last_failure) < OUTAGE_EXPIRY);
+        let new = ReaderOutage { since: now, last_failure: now, served_stale: false };
         let outage = outages.entry((Arc::clone(reader), Arc::clone(host))).or_insert(new);
-        outage.met = outage.met.max(now);
+        outage.last_failure = outage.last_failure.max(now);
         outage.since
     }
 
     /// The sealed cache helps. Whether for the first time in this outage.
-    pub(super) fn help(&self, reader: &Arc<Reader>, host: &Arc<str>) -> bool {
+    pub(super) fn record_stale_response(&self, reader: &Arc<VaultReader>, host: &Arc<str>) -> bool {
         let key = (Arc::clone(reader), Arc::clone(host));
         let mut outages = self.0.lock();
-        outages.get_mut(&key).is_none_or(|outage| !std::mem::replace(&mut outage.helped, true))
+        outages.get_mut(&key).is_none_or(|outage| !std::mem::replace(&mut outage.served_stale, true))
     }
 
     /// The vault gave what was asked for at `read_at`. Whether this ends an outage in which the
     /// sealed cache had to help.
-    pub(super) fn end(&self, reader: &Arc<Reader>, host: &Arc<str>, read_at: Timestamp) -> bool {
+    pub(super) fn record_success(&self, reader: &Arc<VaultReader>, host: &Arc<str>, read_at: Timestamp) -> bool {
         let mut outages = self.0.lock();
         if outages.is_empty() {
             return false;
@@ -55,12 +55,12 @@ impl Outages {
         if outages.get(&key).is_none_or(|outage| read_at < outage.since) {
             return false;
         }
-        outages.remove(&key).is_some_and(|outage| outage.helped)
+        outages.remove(&key).is_some_and(|outage| outage.served_stale)
     }
 }
 
 /// How long an outage may go unmet: longer than any volume waits until it asks again.
-const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
+const OUTAGE_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
 
 #[cfg(test)]
 mod tests {
@@ -68,56 +68,56 @@ mod tests {
 
     use super::*;
     use crate::cloud::VaultCloud;
-    use crate::reader::ReaderMode;
+    use crate::reader::ReaderIdentity;
 
-    fn reader(tenant: &str) -> Arc<Reader> {
+    fn managed_identity_reader(tenant: &str) -> Arc<VaultReader> {
         let authority = "https://login.example".parse().unwrap();
         let cloud = VaultCloud { authority, vault_suffix: "vault.example".to_owned() };
-        let mode = ReaderMode::ManagedIdentity { client_id: None };
-        Arc::new(Reader { cloud, tenant: tenant.parse().unwrap(), mode })
+        let mode = ReaderIdentity::ManagedIdentity { client_id: None };
+        Arc::new(VaultReader { cloud, tenant: tenant.parse().unwrap(), identity: mode })
     }
 
-    fn at(seconds: i64) -> Timestamp {
+    fn unix_time(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_000_000_000 + seconds).unwrap()
     }
 
     #[test]
-    fn an_outage_of_one_reader_is_not_ended_by_another() {
-        let (outages, host) = (Outages::default(), Arc::from("kv1.vault.example"));
-        let (one, other) = (reader("one"), reader("other"));
-        assert_eq!(outages.meet(&one, &host, at(0)), at(0));
-        assert!(!outages.end(&other, &host, at(5)));
-        assert_eq!(outages.meet(&one, &host, at(10)), at(0));
-        assert_eq!(outages.meet(&other, &host, at(10)), at(10));
-        outages.end(&one, &host, at(11));
-        assert_eq!(outages.meet(&one, &host, at(12)), at(12));
+    fn outage_is_ended_only_by_the_same_reader() {
+        let (outages, host) = (VaultOutages::default(), Arc::from("kv1.vault.example"));
+        let (one, other) = (managed_identity_reader("one"), managed_identity_reader("other"));
+        assert_eq!(outages.record_failure(&one, &host, unix_time(0)), unix_time(0));
+        assert!(!outages.record_success(&other, &host, unix_time(5)));
+        assert_eq!(outages.record_failure(&one, &host, unix_time(10)), unix_time(0));
+        assert_eq!(outages.record_failure(&other, &host, unix_time(10)), unix_time(10));
+        outages.record_success(&one, &host, unix_time(11));
+        assert_eq!(outages.record_failure(&one, &host, unix_time(12)), unix_time(12));
     }
 
     #[test]
-    fn what_was_read_before_an_outage_does_not_end_it() {
-        let (outages, host, reader) = (Outages::default(), Arc::from("kv1"), reader("one"));
-        outages.meet(&reader, &host, at(60));
-        outages.end(&reader, &host, at(30));
-        assert_eq!(outages.meet(&reader, &host, at(90)), at(60));
+    fn read_started_before_an_outage_does_not_end_it() {
+        let (outages, host, reader) = (VaultOutages::default(), Arc::from("kv1"), managed_identity_reader("one"));
+        outages.record_failure(&reader, &host, unix_time(60));
+        outages.record_success(&reader, &host, unix_time(30));
+        assert_eq!(outages.record_failure(&reader, &host, unix_time(90)), unix_time(60));
     }
 
     #[test]
-    fn an_outage_that_nobody_has_met_for_long_is_another_one() {
-        let (outages, host, reader) = (Outages::default(), Arc::from("kv1"), reader("one"));
-        outages.meet(&reader, &host, at(0));
-        let much_later = at(0) + 5_000.hours();
-        assert_eq!(outages.meet(&reader, &host, much_later), much_later);
+    fn outage_without_recent_failures_starts_over() {
+        let (outages, host, reader) = (VaultOutages::default(), Arc::from("kv1"), managed_identity_reader("one"));
+        outages.record_failure(&reader, &host, unix_time(0));
+        let much_later = unix_time(0) + 5_000.hours();
+        assert_eq!(outages.record_failure(&reader, &host, much_later), much_later);
     }
 
     #[test]
-    fn that_the_cache_helps_is_told_once_for_each_outage() {
-        let (outages, host, reader) = (Outages::default(), Arc::from("kv1"), reader("one"));
+    fn stale_response_is_reported_once_per_outage() {
+        let (outages, host, reader) = (VaultOutages::default(), Arc::from("kv1"), managed_identity_reader("one"));
         for _ in 0..2 {
-            outages.meet(&reader, &host, at(0));
-            assert!(outages.help(&reader, &host));
-            assert!(!outages.help(&reader, &host));
-            assert!(outages.end(&reader, &host, at(1)));
-            assert!(!outages.end(&reader, &host, at(1)));
+            outages.record_failure(&reader, &host, unix_time(0));
+            assert!(outages.record_stale_response(&reader, &host));
+            assert!(!outages.record_stale_response(&reader, &host));
+            assert!(outages.record_success(&reader, &host, unix_time(1)));
+            assert!(!outages.record_success(&reader, &host, unix_time(1)));
         }
     }
 }

@@ -1,30 +1,30 @@
 use std::collections::BTreeSet;
 
 use jiff::ToSpan as _;
-use lanyard_azure::Rate;
+use lanyard_azure::RequestRate;
 use lanyard_clock::Clock as _;
 use lanyard_vocabulary::Hop;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{FakeAzure, Part, Trouble, secret_proofs, workload_proofs};
-use crate::{Priority, UnlimitedMemory, VaultError};
+use crate::testing::{FakeAzure, FakeAzureService, FakeAzureFailure, service_principal_credentials, workload_credentials};
+use crate::{RequestPriority, UnlimitedMemory, VaultReadError};
 
 const TENANT: &str = "11111111-1111-1111-1111-111111111111";
 const CLIENT: &str = "22222222-2222-2222-2222-222222222222";
 const AUDIENCE: &str = "api://AzureADTokenExchange";
-const MOUNT: Demand = Demand::within(Priority::High, Duration::from_secs(10));
-const ROTATION: Demand = Demand::within(Priority::Low, Duration::from_secs(102));
-const REFRESH: Demand = Demand::within(Priority::Normal, Duration::ZERO);
+const MOUNT: Freshness = Freshness::with_max_age(RequestPriority::High, Duration::from_secs(10));
+const ROTATION: Freshness = Freshness::with_max_age(RequestPriority::Low, Duration::from_secs(102));
+const REFRESH: Freshness = Freshness::with_max_age(RequestPriority::Normal, Duration::ZERO);
 const HOUR: Duration = Duration::from_hours(1);
-const RATE: Rate = Rate { per_second: 1_000, burst: 1_000 };
+const RATE: RequestRate = RequestRate { per_second: 1_000, burst: 1_000 };
 
-type Pairs<'a> = &'a [(&'a str, &'a str)];
+type ClassParameterPairs<'a> = &'a [(&'a str, &'a str)];
 
-const MANAGED: Pairs<'_> = &[("useVMManagedIdentity", "true"), ("userAssignedIdentityID", CLIENT)];
-const WORKLOAD: Pairs<'_> = &[("clientID", CLIENT)];
+const MANAGED: ClassParameterPairs<'_> = &[("useVMManagedIdentity", "true"), ("userAssignedIdentityID", CLIENT)];
+const WORKLOAD: ClassParameterPairs<'_> = &[("clientID", CLIENT)];
 
-fn parameters(objects: &[&str], more: Pairs<'_>) -> ProviderParameters {
+fn parameters(objects: &[&str], more: ClassParameterPairs<'_>) -> ProviderParameters {
     let entry = |name: &&str| format!("  - |\n    objectName: {name}\n    objectType: secret\n");
     let objects = format!("array:\n{}", objects.iter().map(entry).collect::<String>());
     let common = [("keyvaultName", "kv1"), ("tenantID", TENANT), ("objects", objects.as_str())];
@@ -33,8 +33,8 @@ fn parameters(objects: &[&str], more: Pairs<'_>) -> ProviderParameters {
     ProviderParameters::parse(&all).unwrap()
 }
 
-fn pod(namespace: &str, account: &str) -> Pod {
-    Pod {
+fn pod(namespace: &str, account: &str) -> VolumePod {
+    VolumePod {
         namespace: namespace.to_owned(),
         name: "pod".to_owned(),
         uid: "uid".to_owned(),
@@ -42,68 +42,68 @@ fn pod(namespace: &str, account: &str) -> Pod {
     }
 }
 
-struct Node {
+struct NodeVaultsFixture {
     azure: FakeAzure,
     vaults: Arc<NodeVaults>,
 }
 
-impl Node {
+impl NodeVaultsFixture {
     fn new() -> Self {
-        Self::beside(FakeAzure::new())
+        Self::restarted_node(FakeAzure::new())
     }
 
     /// A node that has just been started, with an empty cache in memory.
-    fn beside(azure: FakeAzure) -> Self {
+    fn restarted_node(azure: FakeAzure) -> Self {
         let stale = StaleCache::in_memory().unwrap();
         let settings = NodeVaultSettings::default();
-        let ways = azure.ways(RATE, None);
+        let ways = azure.node_transports(RATE, None);
         let vaults = NodeVaults::new(settings, ways, Some(stale), azure.shared_clock());
         Self { azure, vaults: Arc::new(vaults) }
     }
 
-    async fn fetch(&self, order: &ReadOrder<'_>) -> Result<VaultReading, NodeVaultError> {
-        self.azure.drive(self.vaults.fetch(order)).await
+    async fn fetch(&self, order: &VolumeReadRequest<'_>) -> Result<VolumeReadResult, NodeVaultError> {
+        self.azure.run_advancing_clock(self.vaults.fetch(order)).await
     }
 
     /// What the file `a` holds for a pod with these proofs.
-    async fn read(
+    async fn read_file(
         &self,
-        more: Pairs<'_>,
-        pod: &Pod,
-        proofs: &Proofs,
-        demand: Demand,
+        more: ClassParameterPairs<'_>,
+        pod: &VolumePod,
+        proofs: &PodCredentials,
+        demand: Freshness,
     ) -> Result<String, NodeVaultError> {
         let parameters = parameters(&["a"], more);
         let serve_stale = None;
-        let order = ReadOrder {
+        let order = VolumeReadRequest {
             parameters: &parameters,
             pod,
-            proofs,
-            demand,
+            credentials: proofs,
+            freshness: demand,
             serve_stale,
             memory: &UnlimitedMemory,
         };
-        Ok(text_of(&self.fetch(&order).await?))
+        Ok(only_file_text(&self.fetch(&order).await?))
     }
 
-    async fn read_managed(&self, demand: Demand) -> Result<String, NodeVaultError> {
-        self.read(MANAGED, &pod("ns", "sa"), &Proofs::default(), demand).await
+    async fn read_managed(&self, demand: Freshness) -> Result<String, NodeVaultError> {
+        self.read_file(MANAGED, &pod("ns", "sa"), &PodCredentials::default(), demand).await
     }
 
     /// The same for a class that opts in to what is sealed.
     async fn read_stale(
         &self,
-        pod: &Pod,
-        proofs: &Proofs,
+        pod: &VolumePod,
+        proofs: &PodCredentials,
         max_age: Duration,
-    ) -> Result<VaultReading, NodeVaultError> {
+    ) -> Result<VolumeReadResult, NodeVaultError> {
         let parameters = parameters(&["a"], WORKLOAD);
         let (demand, serve_stale) = (MOUNT, Some(max_age));
-        self.fetch(&ReadOrder {
+        self.fetch(&VolumeReadRequest {
             parameters: &parameters,
             pod,
-            proofs,
-            demand,
+            credentials: proofs,
+            freshness: demand,
             serve_stale,
             memory: &UnlimitedMemory,
         })
@@ -111,67 +111,67 @@ impl Node {
     }
 
     /// The same where nobody is asked anew who may have been asked within `demand`.
-    async fn read_kept(
+    async fn read_with_stale_allowed(
         &self,
-        pod: &Pod,
-        proofs: &Proofs,
-        demand: Demand,
-    ) -> Result<VaultReading, NodeVaultError> {
+        pod: &VolumePod,
+        proofs: &PodCredentials,
+        demand: Freshness,
+    ) -> Result<VolumeReadResult, NodeVaultError> {
         let parameters = parameters(&["a"], WORKLOAD);
         let serve_stale = Some(HOUR);
-        self.fetch(&ReadOrder {
+        self.fetch(&VolumeReadRequest {
             parameters: &parameters,
             pod,
-            proofs,
-            demand,
+            credentials: proofs,
+            freshness: demand,
             serve_stale,
             memory: &UnlimitedMemory,
         })
         .await
     }
 
-    fn workload(&self, namespace: &str, account: &str) -> (Pod, Proofs) {
+    fn workload_pod(&self, namespace: &str, account: &str) -> (VolumePod, PodCredentials) {
         let expires = self.azure.clock().now() + 1.hour();
         let subject = format!("system:serviceaccount:{namespace}:{account}");
-        (pod(namespace, account), workload_proofs(&subject, AUDIENCE, expires))
+        (pod(namespace, account), workload_credentials(&subject, AUDIENCE, expires))
     }
 }
 
-fn text_of(reading: &VaultReading) -> String {
+fn only_file_text(reading: &VolumeReadResult) -> String {
     String::from_utf8(reading.files[0].content.expose().to_vec()).unwrap()
 }
 
-fn vault_error(error: &NodeVaultError) -> &VaultError {
+fn vault_error(error: &NodeVaultError) -> &VaultReadError {
     let NodeVaultError::Fetch(FetchError::Read(error)) = error else { panic!("{error}") };
-    error.vault().unwrap()
+    error.vault_error().unwrap()
 }
 
 #[tokio::test]
-async fn a_hundred_pods_that_start_together_cost_one_read_of_each_object_and_one_token() {
-    let node = Node::new();
+async fn pods_starting_together_share_one_read_per_object_and_one_token() {
+    let node = NodeVaultsFixture::new();
     let names = ["a", "b", "c"];
     for name in names {
-        node.azure.put("kv1", name);
+        node.azure.add_secret_version("kv1", name);
     }
     let mounts = (0..100).map(|number| {
         let vaults = Arc::clone(&node.vaults);
         async move {
             let parameters = parameters(&names, MANAGED);
             let pod = pod(&format!("ns{number}"), "sa");
-            let proofs = Proofs::default();
+            let proofs = PodCredentials::default();
             let (demand, serve_stale) = (MOUNT, None);
-            let order = ReadOrder {
+            let order = VolumeReadRequest {
                 parameters: &parameters,
                 pod: &pod,
-                proofs: &proofs,
-                demand,
+                credentials: &proofs,
+                freshness: demand,
                 serve_stale,
                 memory: &UnlimitedMemory,
             };
             vaults.fetch(&order).await.unwrap().files.len()
         }
     });
-    let files = node.azure.drive(futures::future::join_all(mounts)).await;
+    let files = node.azure.run_advancing_clock(futures::future::join_all(mounts)).await;
     assert!(files.iter().all(|files| *files == 3));
     assert_eq!(node.azure.reads(), 3);
     assert_eq!(node.azure.token_requests(), [format!("managed identity {CLIENT}")]);
@@ -179,12 +179,12 @@ async fn a_hundred_pods_that_start_together_cost_one_read_of_each_object_and_one
 
 #[tokio::test]
 async fn a_read_uses_the_token_that_authenticate_fetched() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
     let parameters = parameters(&["a"], MANAGED);
-    let (pod, proofs) = (pod("ns", "sa"), Proofs::default());
+    let (pod, proofs) = (pod("ns", "sa"), PodCredentials::default());
     let work = node.vaults.authenticate(&parameters, &pod, &proofs);
-    let expires = node.azure.drive(work).await.unwrap();
+    let expires = node.azure.run_advancing_clock(work).await.unwrap();
     assert!(expires > node.azure.clock().now());
     assert_eq!((node.azure.token_requests().len(), node.azure.reads()), (1, 0));
     node.read_managed(MOUNT).await.unwrap();
@@ -193,49 +193,49 @@ async fn a_read_uses_the_token_that_authenticate_fetched() {
 
 #[tokio::test]
 async fn authenticate_returns_the_token_services_error() {
-    let node = Node::new();
-    node.azure.trouble(Part::Tokens, Some(Trouble::Status(400)));
+    let node = NodeVaultsFixture::new();
+    node.azure.set_failure(FakeAzureService::Tokens, Some(FakeAzureFailure::Status(400)));
     let parameters = parameters(&["a"], MANAGED);
-    let (pod, proofs) = (pod("ns", "sa"), Proofs::default());
-    let error = node.azure.drive(node.vaults.authenticate(&parameters, &pod, &proofs)).await;
+    let (pod, proofs) = (pod("ns", "sa"), PodCredentials::default());
+    let error = node.azure.run_advancing_clock(node.vaults.authenticate(&parameters, &pod, &proofs)).await;
     let error = error.unwrap_err();
-    assert!(matches!(&error, NodeVaultError::Token(VaultError::Token { .. })), "{error}");
+    assert!(matches!(&error, NodeVaultError::Token(VaultReadError::Token { .. })), "{error}");
     assert!(error.hint().is_some());
 }
 
 #[tokio::test]
-async fn the_volumes_of_a_node_cost_one_read_for_each_object_and_interval() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
+async fn volumes_of_a_node_share_one_read_per_object_and_interval() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
     // A hundred volumes, spread over the interval of two minutes, for ten intervals.
     for _ in 0..1_000 {
         node.read_managed(ROTATION).await.unwrap();
-        node.azure.pass(Duration::from_millis(1_200)).await;
+        node.azure.advance_clock(Duration::from_millis(1_200)).await;
     }
     // The shared value lives for 102 s of 120 s.
     assert!((10..=12).contains(&node.azure.reads()), "{}", node.azure.reads());
 }
 
 #[tokio::test]
-async fn a_refresh_reads_whatever_is_known() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
+async fn refresh_reads_even_when_cached() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
     assert!(node.read_managed(MOUNT).await.unwrap().contains("version 1"));
-    node.azure.put("kv1", "a");
+    node.azure.add_secret_version("kv1", "a");
     assert!(node.read_managed(MOUNT).await.unwrap().contains("version 1"));
     assert!(node.read_managed(REFRESH).await.unwrap().contains("version 2"));
     assert!(node.read_managed(ROTATION).await.unwrap().contains("version 2"));
 }
 
 #[tokio::test]
-async fn a_secret_near_its_renewal_is_read_anew_sooner() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
+async fn secret_near_renewal_is_reread_sooner() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
     let renewal = node.azure.clock().now() + 4.minutes();
-    node.azure.tag("kv1", "a", "renew_after", renewal.to_string());
-    let demand = Demand { max_age_near_renewal: Duration::from_secs(25), ..ROTATION };
+    node.azure.set_tag("kv1", "a", "renew_after", renewal.to_string());
+    let demand = Freshness { max_age_near_renewal: Duration::from_secs(25), ..ROTATION };
     node.read_managed(demand).await.unwrap();
-    node.azure.pass(Duration::from_secs(28)).await;
+    node.azure.advance_clock(Duration::from_secs(28)).await;
     node.read_managed(demand).await.unwrap();
     assert_eq!(node.azure.reads(), 2, "an eighth of what is left has passed");
     node.read_managed(ROTATION).await.unwrap();
@@ -243,29 +243,29 @@ async fn a_secret_near_its_renewal_is_read_anew_sooner() {
 }
 
 #[tokio::test]
-async fn a_renewed_pod_token_keeps_the_access_token_and_serves_the_next_exchange() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
+async fn renewed_pod_token_keeps_the_access_token_and_is_used_next() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
     for hour in 0..30 {
-        let (pod, proofs) = node.workload("ns", "sa");
-        node.read(WORKLOAD, &pod, &proofs, MOUNT).await.unwrap();
+        let (pod, proofs) = node.workload_pod("ns", "sa");
+        node.read_file(WORKLOAD, &pod, &proofs, MOUNT).await.unwrap();
         assert_eq!(node.azure.reads(), hour + 1);
-        node.azure.pass(Duration::from_mins(59)).await;
+        node.azure.advance_clock(Duration::from_mins(59)).await;
     }
     // Access tokens live for a day and are renewed halfway.
     assert_eq!(node.azure.token_requests().len(), 3);
 }
 
 #[tokio::test]
-async fn every_mode_reads_as_whom_it_says() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
-    let (pod, token) = node.workload("ns", "sa");
+async fn every_identity_mode_reads_as_its_own_identity() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
+    let (pod, token) = node.workload_pod("ns", "sa");
     let now = node.azure.clock().now();
     let binding =
-        workload_proofs("system:serviceaccount:ns:sa", "api://AKSIdentityBinding", now + 1.hour());
-    let secret = secret_proofs(CLIENT, "planted");
-    let cases: [(Pairs<'_>, &Proofs, String); 5] = [
+        workload_credentials("system:serviceaccount:ns:sa", "api://AKSIdentityBinding", now + 1.hour());
+    let secret = service_principal_credentials(CLIENT, "planted");
+    let cases: [(ClassParameterPairs<'_>, &PodCredentials, String); 5] = [
         (MANAGED, &token, format!("managed identity {CLIENT}")),
         (&[("useVMManagedIdentity", "true")], &token, "managed identity system".to_owned()),
         (WORKLOAD, &token, format!("{CLIENT} of {TENANT} as system:serviceaccount:ns:sa")),
@@ -277,147 +277,147 @@ async fn every_mode_reads_as_whom_it_says() {
         (&[], &secret, format!("{CLIENT} of {TENANT} as who knows planted")),
     ];
     for (more, proofs, identity) in cases {
-        let value = node.read(more, &pod, proofs, MOUNT).await.unwrap();
+        let value = node.read_file(more, &pod, proofs, MOUNT).await.unwrap();
         assert_eq!(value, format!("kv1.vault.azure.net/secrets/a version 1 for {identity}"));
     }
     assert_eq!(node.azure.reads(), 5, "nobody is served what another read");
 }
 
 #[tokio::test]
-async fn the_user_agent_says_what_the_owner_of_the_node_wants() {
+async fn custom_user_agent_suffix_is_sent_to_the_vault() {
     let azure = FakeAzure::new();
-    azure.put("kv1", "a");
-    let ways = NodeWays { user_agent: Some("aks/7".parse().unwrap()), ..azure.ways(RATE, None) };
+    azure.add_secret_version("kv1", "a");
+    let ways = NodeTransports { user_agent: Some("aks/7".parse().unwrap()), ..azure.node_transports(RATE, None) };
     let settings = NodeVaultSettings::default();
     let vaults = Arc::new(NodeVaults::new(settings, ways, None, azure.shared_clock()));
-    Node { azure: azure.clone(), vaults }.read_managed(MOUNT).await.unwrap();
+    NodeVaultsFixture { azure: azure.clone(), vaults }.read_managed(MOUNT).await.unwrap();
     let agent = azure.calls()[0].user_agent.clone();
     assert!(agent.ends_with(" aks/7") && agent.starts_with("azsdk-rust"), "{agent}");
 }
 
 #[tokio::test]
-async fn an_outage_is_bridged_for_who_could_read_before_and_for_nobody_else() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
-    let (pod, proofs) = node.workload("ns", "sa");
+async fn outage_is_bridged_only_for_readers_that_read_before() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
+    let (pod, proofs) = node.workload_pod("ns", "sa");
     node.read_stale(&pod, &proofs, HOUR).await.unwrap();
-    node.azure.pass(Duration::from_mins(5)).await;
-    for trouble in [Trouble::Status(503), Trouble::Unreachable, Trouble::Status(429)] {
-        node.azure.trouble(Part::Vaults, Some(trouble));
+    node.azure.advance_clock(Duration::from_mins(5)).await;
+    for trouble in [FakeAzureFailure::Status(503), FakeAzureFailure::Unreachable, FakeAzureFailure::Status(429)] {
+        node.azure.set_failure(FakeAzureService::Vaults, Some(trouble));
         let began = node.azure.clock().now();
-        let (_, newer) = node.workload("ns", "sa");
+        let (_, newer) = node.workload_pod("ns", "sa");
         let reading = node.read_stale(&pod, &newer, HOUR).await.unwrap();
-        assert!(text_of(&reading).ends_with("as system:serviceaccount:ns:sa"));
+        assert!(only_file_text(&reading).ends_with("as system:serviceaccount:ns:sa"));
         let VaultOutage { since, error } = reading.outage.unwrap();
         assert!(since >= began && since <= node.azure.clock().now(), "{since}");
-        assert!(error.vault().is_some_and(VaultError::is_outage), "it says why: {error}");
+        assert!(error.vault_error().is_some_and(VaultReadError::is_outage), "it says why: {error}");
         // It has one beginning, however often it is met.
-        node.azure.pass(Duration::from_mins(1)).await;
+        node.azure.advance_clock(Duration::from_mins(1)).await;
         let again = node.read_stale(&pod, &newer, HOUR).await.unwrap();
         assert_eq!(again.outage.map(|outage| outage.since), Some(since));
         for (namespace, account) in [("ns", "other"), ("other", "sa")] {
-            let (pod, proofs) = node.workload(namespace, account);
+            let (pod, proofs) = node.workload_pod(namespace, account);
             let error = node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
             assert!(vault_error(&error).is_outage(), "{error}");
         }
         // Not opted in.
-        node.read(WORKLOAD, &pod, &newer, MOUNT).await.unwrap_err();
-        node.azure.trouble(Part::Vaults, None);
-        node.azure.pass(Duration::from_mins(1)).await;
+        node.read_file(WORKLOAD, &pod, &newer, MOUNT).await.unwrap_err();
+        node.azure.set_failure(FakeAzureService::Vaults, None);
+        node.azure.advance_clock(Duration::from_mins(1)).await;
         assert!(node.read_stale(&pod, &newer, HOUR).await.unwrap().outage.is_none());
-        node.azure.pass(Duration::from_mins(1)).await;
+        node.azure.advance_clock(Duration::from_mins(1)).await;
     }
 }
 
 #[tokio::test]
-async fn an_outage_of_the_token_service_is_bridged_too() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
-    let (pod, proofs) = node.workload("ns", "sa");
+async fn token_service_outage_is_bridged() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
+    let (pod, proofs) = node.workload_pod("ns", "sa");
     node.read_stale(&pod, &proofs, HOUR * 48).await.unwrap();
-    node.azure.trouble(Part::Tokens, Some(Trouble::Unreachable));
-    node.azure.pass(HOUR * 25).await;
-    let (_, newer) = node.workload("ns", "sa");
+    node.azure.set_failure(FakeAzureService::Tokens, Some(FakeAzureFailure::Unreachable));
+    node.azure.advance_clock(HOUR * 25).await;
+    let (_, newer) = node.workload_pod("ns", "sa");
     let reading = node.read_stale(&pod, &newer, HOUR * 48).await.unwrap();
     let error = reading.outage.unwrap().error;
-    assert!(matches!(error.vault(), Some(VaultError::Token { .. })), "{error}");
+    assert!(matches!(error.vault_error(), Some(VaultReadError::Token { .. })), "{error}");
 }
 
 #[tokio::test]
-async fn a_refusal_is_never_bridged_and_ends_what_was_kept() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
-    let (pod, proofs) = node.workload("ns", "sa");
+async fn denied_read_is_not_bridged_and_invalidates_the_sealed_entry() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
+    let (pod, proofs) = node.workload_pod("ns", "sa");
     let identity = format!("{CLIENT} of {TENANT} as system:serviceaccount:ns:sa");
     node.read_stale(&pod, &proofs, HOUR).await.unwrap();
     node.azure.deny(&identity, 403);
-    node.azure.pass(Duration::from_mins(1)).await;
+    node.azure.advance_clock(Duration::from_mins(1)).await;
     let error = node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
-    assert!(matches!(vault_error(&error), VaultError::Forbidden(_)), "{error}");
+    assert!(matches!(vault_error(&error), VaultReadError::Forbidden(_)), "{error}");
     // The vault goes away after it has said no.
-    node.azure.trouble(Part::Vaults, Some(Trouble::Status(503)));
-    node.azure.pass(Duration::from_mins(1)).await;
+    node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Status(503)));
+    node.azure.advance_clock(Duration::from_mins(1)).await;
     node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
 }
 
 #[tokio::test]
-async fn what_was_refused_is_not_sealed_again_by_who_has_an_older_value_at_hand() {
+async fn denied_object_is_not_resealed_from_an_older_cached_value() {
     for demand in [MOUNT, ROTATION] {
-        let node = Node::new();
-        node.azure.put("kv1", "a");
-        let (pod, proofs) = node.workload("ns", "sa");
+        let node = NodeVaultsFixture::new();
+        node.azure.add_secret_version("kv1", "a");
+        let (pod, proofs) = node.workload_pod("ns", "sa");
         let identity = format!("{CLIENT} of {TENANT} as system:serviceaccount:ns:sa");
         node.read_stale(&pod, &proofs, HOUR).await.unwrap();
-        node.azure.pass(Duration::from_secs(5)).await;
+        node.azure.advance_clock(Duration::from_secs(5)).await;
         node.azure.deny(&identity, 403);
-        let error = node.read_kept(&pod, &proofs, REFRESH).await.unwrap_err();
-        assert!(matches!(vault_error(&error), VaultError::Forbidden(_)), "{error}");
+        let error = node.read_with_stale_allowed(&pod, &proofs, REFRESH).await.unwrap_err();
+        assert!(matches!(vault_error(&error), VaultReadError::Forbidden(_)), "{error}");
         // What was read five seconds before is new enough for both.
-        node.azure.pass(Duration::from_secs(1)).await;
-        node.read_kept(&pod, &proofs, demand).await.unwrap_err();
-        node.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
-        node.azure.pass(Duration::from_mins(2)).await;
+        node.azure.advance_clock(Duration::from_secs(1)).await;
+        node.read_with_stale_allowed(&pod, &proofs, demand).await.unwrap_err();
+        node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
+        node.azure.advance_clock(Duration::from_mins(2)).await;
         node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
     }
 }
 
 #[tokio::test]
-async fn what_is_older_than_the_class_allows_is_not_served() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
-    let (pod, proofs) = node.workload("ns", "sa");
+async fn sealed_entry_older_than_the_class_allows_is_not_served() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
+    let (pod, proofs) = node.workload_pod("ns", "sa");
     node.read_stale(&pod, &proofs, HOUR).await.unwrap();
-    node.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
-    node.azure.pass(Duration::from_mins(50)).await;
-    let (_, newer) = node.workload("ns", "sa");
+    node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
+    node.azure.advance_clock(Duration::from_mins(50)).await;
+    let (_, newer) = node.workload_pod("ns", "sa");
     node.read_stale(&pod, &newer, HOUR).await.unwrap();
-    node.azure.pass(Duration::from_mins(11)).await;
+    node.azure.advance_clock(Duration::from_mins(11)).await;
     let error = node.read_stale(&pod, &newer, HOUR).await.unwrap_err();
     assert!(vault_error(&error).is_outage());
 }
 
 #[tokio::test]
-async fn a_pod_without_a_token_that_lives_is_served_nothing() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
-    let (pod, proofs) = node.workload("ns", "sa");
+async fn pod_with_expired_token_gets_nothing_from_the_sealed_cache() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
+    let (pod, proofs) = node.workload_pod("ns", "sa");
     node.read_stale(&pod, &proofs, HOUR * 9).await.unwrap();
-    node.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
-    node.azure.pass(HOUR * 2).await;
-    for proofs in [&proofs, &Proofs::default()] {
+    node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
+    node.azure.advance_clock(HOUR * 2).await;
+    for proofs in [&proofs, &PodCredentials::default()] {
         let error = node.read_stale(&pod, proofs, HOUR * 9).await.unwrap_err();
         assert!(matches!(error, NodeVaultError::Identity(_)), "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_node_that_starts_in_an_outage_fails_closed() {
-    let node = Node::new();
-    node.azure.put("kv1", "a");
-    let (pod, proofs) = node.workload("ns", "sa");
+async fn node_started_during_an_outage_serves_nothing() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_version("kv1", "a");
+    let (pod, proofs) = node.workload_pod("ns", "sa");
     node.read_stale(&pod, &proofs, HOUR).await.unwrap();
-    node.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
-    let restarted = Node::beside(node.azure.clone());
+    node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
+    let restarted = NodeVaultsFixture::restarted_node(node.azure.clone());
     restarted.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
     let error = restarted.read_managed(MOUNT).await.unwrap_err();
     let NodeVaultError::Fetch(error) = error else { panic!("{error}") };
@@ -425,33 +425,33 @@ async fn a_node_that_starts_in_an_outage_fails_closed() {
 }
 
 #[tokio::test]
-async fn nothing_that_is_secret_is_printed() {
-    let node = Node::new();
-    node.azure.put_value("kv1", "a", "planted-value");
+async fn debug_output_and_errors_contain_no_secret() {
+    let node = NodeVaultsFixture::new();
+    node.azure.add_secret_value("kv1", "a", "planted-value");
     let now = node.azure.clock().now();
     let pod = pod("ns", "sa");
-    let token = workload_proofs("planted-subject", AUDIENCE, now + 1.hour());
+    let token = workload_credentials("planted-subject", AUDIENCE, now + 1.hour());
     let jwt = token.tokens.0[AUDIENCE].token.expose().to_vec();
     let jwt = String::from_utf8(jwt).unwrap();
-    let secret = secret_proofs(CLIENT, "planted-secret");
+    let secret = service_principal_credentials(CLIENT, "planted-secret");
     let parameters_of = |more| parameters(&["a"], more);
     let mut told = Vec::new();
     for (more, proofs) in [(WORKLOAD, &token), (&[][..], &secret)] {
         let parameters = parameters_of(more);
         let (demand, serve_stale) = (MOUNT, Some(HOUR));
-        let order = ReadOrder {
+        let order = VolumeReadRequest {
             parameters: &parameters,
             pod: &pod,
-            proofs,
-            demand,
+            credentials: proofs,
+            freshness: demand,
             serve_stale,
             memory: &UnlimitedMemory,
         };
         let reading = node.fetch(&order).await.unwrap();
         told.push(format!("{order:?} {reading:?} {:?}", node.vaults));
     }
-    node.azure.trouble(Part::Vaults, Some(Trouble::Status(401)));
-    let error = node.read(&[], &pod, &secret, REFRESH).await.unwrap_err();
+    node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Status(401)));
+    let error = node.read_file(&[], &pod, &secret, REFRESH).await.unwrap_err();
     told.push(format!("{error} {error:?} {:?}", error.hint()));
     let told = told.join(" ");
     assert!(!told.contains("planted") && !told.contains(&jwt), "{told}");
@@ -459,58 +459,58 @@ async fn nothing_that_is_secret_is_printed() {
 
 /// Who reads, in a world of few.
 #[derive(Debug, Clone)]
-enum Who {
+enum ReaderCase {
     Node { client: bool },
     Workload { namespace: u8, account: u8, tenant: bool },
     Principal { secret: u8 },
 }
 
-fn anybody() -> impl Strategy<Value = Who> {
+fn any_reader() -> impl Strategy<Value = ReaderCase> {
     prop_oneof![
-        any::<bool>().prop_map(|client| Who::Node { client }),
-        (0..2_u8, 0..2_u8, any::<bool>()).prop_map(|(namespace, account, tenant)| Who::Workload {
+        any::<bool>().prop_map(|client| ReaderCase::Node { client }),
+        (0..2_u8, 0..2_u8, any::<bool>()).prop_map(|(namespace, account, tenant)| ReaderCase::Workload {
             namespace,
             account,
             tenant
         }),
-        (0..2_u8).prop_map(|secret| Who::Principal { secret }),
+        (0..2_u8).prop_map(|secret| ReaderCase::Principal { secret }),
     ]
 }
 
-fn demands() -> impl Strategy<Value = Demand> {
+fn any_freshness() -> impl Strategy<Value = Freshness> {
     prop_oneof![Just(MOUNT), Just(ROTATION), Just(REFRESH)]
 }
 
 const OTHER_TENANT: &str = "99999999-9999-9999-9999-999999999999";
 
-impl Who {
+impl ReaderCase {
     /// Reads as this one, and says as whom Azure has to have seen it.
-    async fn read(
+    async fn read_advancing_clock(
         &self,
-        node: &Node,
-        demand: Demand,
-    ) -> (Result<VaultReading, NodeVaultError>, String) {
-        node.azure.drive(self.ask(node, demand)).await
+        node: &NodeVaultsFixture,
+        demand: Freshness,
+    ) -> (Result<VolumeReadResult, NodeVaultError>, String) {
+        node.azure.run_advancing_clock(self.read_without_clock(node, demand)).await
     }
 
     /// The same while somebody else moves the clock.
-    async fn ask(
+    async fn read_without_clock(
         &self,
-        node: &Node,
-        demand: Demand,
-    ) -> (Result<VaultReading, NodeVaultError>, String) {
+        node: &NodeVaultsFixture,
+        demand: Freshness,
+    ) -> (Result<VolumeReadResult, NodeVaultError>, String) {
         let (more, pod, proofs, identity): (Vec<(&str, &str)>, _, _, _) = match self {
             Self::Node { client: true } => {
                 let identity = format!("managed identity {CLIENT}");
-                (MANAGED.to_vec(), pod("ns", "sa"), Proofs::default(), identity)
+                (MANAGED.to_vec(), pod("ns", "sa"), PodCredentials::default(), identity)
             }
             Self::Node { client: false } => {
                 let more = vec![("useVMManagedIdentity", "true")];
                 let identity = "managed identity system".to_owned();
-                (more, pod("ns", "sa"), Proofs::default(), identity)
+                (more, pod("ns", "sa"), PodCredentials::default(), identity)
             }
             Self::Workload { namespace, account, tenant } => {
-                let (pod, proofs) = node.workload(&format!("n{namespace}"), &format!("s{account}"));
+                let (pod, proofs) = node.workload_pod(&format!("n{namespace}"), &format!("s{account}"));
                 let tenant = if *tenant { TENANT } else { OTHER_TENANT };
                 let identity = format!(
                     "{CLIENT} of {tenant} as system:serviceaccount:n{namespace}:s{account}"
@@ -520,17 +520,17 @@ impl Who {
             Self::Principal { secret } => {
                 let secret = format!("secret{secret}");
                 let identity = format!("{CLIENT} of {TENANT} as who knows {secret}");
-                (Vec::new(), pod("ns", "sa"), secret_proofs(CLIENT, &secret), identity)
+                (Vec::new(), pod("ns", "sa"), service_principal_credentials(CLIENT, &secret), identity)
             }
         };
         let parameters = parameters(&["a"], &more);
         let serve_stale = Some(HOUR);
         let (pod, proofs) = (&pod, &proofs);
-        let order = ReadOrder {
+        let order = VolumeReadRequest {
             parameters: &parameters,
             pod,
-            proofs,
-            demand,
+            credentials: proofs,
+            freshness: demand,
             serve_stale,
             memory: &UnlimitedMemory,
         };
@@ -542,21 +542,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn nobody_is_ever_served_what_another_read(
+    fn reader_never_gets_a_value_read_by_another(
         // A failure answers for five seconds.
-        steps in prop::collection::vec((anybody(), demands(), 6..30_u64, prop::bool::weighted(0.3)), 1..24),
+        steps in prop::collection::vec((any_reader(), any_freshness(), 6..30_u64, prop::bool::weighted(0.3)), 1..24),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let node = Node::new();
-            node.azure.put("kv1", "a");
+            let node = NodeVaultsFixture::new();
+            node.azure.add_secret_version("kv1", "a");
             let mut could_read = BTreeSet::new();
             for (who, demand, pause, outage) in steps {
-                node.azure.trouble(Part::Vaults, outage.then_some(Trouble::Status(500)));
-                node.azure.pass(Duration::from_secs(pause)).await;
-                let (outcome, identity) = who.read(&node, demand).await;
+                node.azure.set_failure(FakeAzureService::Vaults, outage.then_some(FakeAzureFailure::Status(500)));
+                node.azure.advance_clock(Duration::from_secs(pause)).await;
+                let (outcome, identity) = who.read_advancing_clock(&node, demand).await;
                 if let Ok(reading) = outcome {
-                    let text = text_of(&reading);
+                    let text = only_file_text(&reading);
                     let suffix = format!(" for {identity}");
                     prop_assert!(text.ends_with(&suffix), "{text} was given to {identity}");
                     if outage {
@@ -573,10 +573,10 @@ proptest! {
     }
 
     #[test]
-    fn who_was_refused_is_never_served_again(
+    fn denied_reader_is_never_served_again(
         steps in prop::collection::vec(
             (
-                prop::collection::vec((anybody(), demands()), 1..5),
+                prop::collection::vec((any_reader(), any_freshness()), 1..5),
                 6..30_u64,
                 prop::bool::weighted(0.3),
                 prop::option::weighted(0.3, 0..2_u8),
@@ -586,29 +586,29 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let node = Node::new();
-            node.azure.put("kv1", "a");
+            let node = NodeVaultsFixture::new();
+            node.azure.add_secret_version("kv1", "a");
             let mut refused = BTreeSet::new();
             for (readers, pause, outage, denied) in steps {
                 if let Some(account) = denied {
                     let subject = format!("system:serviceaccount:n0:s{account}");
                     node.azure.deny(format!("{CLIENT} of {TENANT} as {subject}"), 403);
                 }
-                node.azure.trouble(Part::Vaults, outage.then_some(Trouble::Status(500)));
-                node.azure.pass(Duration::from_secs(pause)).await;
+                node.azure.set_failure(FakeAzureService::Vaults, outage.then_some(FakeAzureFailure::Status(500)));
+                node.azure.advance_clock(Duration::from_secs(pause)).await;
                 // All at once.
-                let asking = readers.iter().map(|(who, demand)| who.ask(&node, *demand));
-                let outcomes = node.azure.drive(futures::future::join_all(asking)).await;
+                let asking = readers.iter().map(|(who, demand)| who.read_without_clock(&node, *demand));
+                let outcomes = node.azure.run_advancing_clock(futures::future::join_all(asking)).await;
                 for (outcome, identity) in &outcomes {
                     if let Ok(reading) = outcome {
-                        let text = text_of(reading);
+                        let text = only_file_text(reading);
                         let suffix = format!(" for {identity}");
                         prop_assert!(text.ends_with(&suffix), "{text} was given to {identity}");
                         prop_assert!(!refused.contains(identity), "{identity} was refused before");
                     }
                 }
                 for (outcome, identity) in outcomes {
-                    if outcome.is_err_and(|error| vault_error(&error).is_refusal()) {
+                    if outcome.is_err_and(|error| vault_error(&error).is_denied()) {
                         refused.insert(identity);
                     }
                 }

@@ -11,15 +11,15 @@ use azure_core::http::{AsyncRawResponse, Context, Request};
 use futures::StreamExt as _;
 use zeroize::Zeroizing;
 
-use crate::memory::{LARGEST_ANSWER, LARGEST_PAGE};
+use crate::memory::{MAX_OBJECT_RESPONSE_BYTES, MAX_LIST_PAGE_BYTES};
 
 /// Reads the body of an answer, up to what [`crate::ReadMemory`] was asked for. A vault never sends
 /// more; what answers in its place might.
 #[derive(Debug)]
-pub(crate) struct BodyLimit;
+pub(crate) struct ResponseBodyLimit;
 
 #[async_trait]
-impl Policy for BodyLimit {
+impl Policy for ResponseBodyLimit {
     #[expect(elided_lifetimes_in_paths, reason = "the trait binds the lifetime late")]
     async fn send(
         &self,
@@ -30,12 +30,12 @@ impl Policy for BodyLimit {
         let Some((first, rest)) = next.split_first() else {
             return Err(Error::with_message(ErrorKind::Other, "nothing sends the request"));
         };
-        let limit = largest_body(request.url().path());
+        let limit = max_body_bytes(request.url().path());
         let response = first.send(context, request, rest).await?;
         let (status, headers, body) = response.deconstruct();
         let length = headers.get_optional_str(&CONTENT_LENGTH).and_then(|text| text.parse().ok());
         if length.is_some_and(|length: usize| length > limit) {
-            return Err(too_large(limit));
+            return Err(response_too_large_error(limit));
         }
         // With room from the start: a buffer that grows leaves copies behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(length.unwrap_or(limit)));
@@ -43,7 +43,7 @@ impl Policy for BodyLimit {
         while let Some(chunk) = body.next().await {
             let chunk = chunk?;
             if bytes.len().saturating_add(chunk.len()) > limit {
-                return Err(too_large(limit));
+                return Err(response_too_large_error(limit));
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -54,15 +54,15 @@ impl Policy for BodyLimit {
 
 /// How long the answer to a request for this path may be, in bytes. A list of versions is
 /// `/<collection>/<object>/versions`; an object may be named `versions`, too.
-fn largest_body(path: &str) -> usize {
+fn max_body_bytes(path: &str) -> usize {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     match segments.as_slice() {
-        [_, _, "versions"] => LARGEST_PAGE,
-        _ => LARGEST_ANSWER,
+        [_, _, "versions"] => MAX_LIST_PAGE_BYTES,
+        _ => MAX_OBJECT_RESPONSE_BYTES,
     }
 }
 
-fn too_large(limit: usize) -> Error {
+fn response_too_large_error(limit: usize) -> Error {
     let message =
         format!("the answer has more than {limit} bytes, which is more than a vault sends");
     Error::new(ErrorKind::Io, std::io::Error::other(message))
@@ -75,10 +75,10 @@ mod tests {
     #[test]
     fn only_a_list_of_versions_may_be_as_long_as_a_page() {
         for path in ["/secrets/a/versions", "/keys/versions/versions/"] {
-            assert_eq!(largest_body(path), LARGEST_PAGE, "{path}");
+            assert_eq!(max_body_bytes(path), MAX_LIST_PAGE_BYTES, "{path}");
         }
         for path in ["/secrets/versions", "/secrets/versions/", "/secrets/a", "/secrets/a/0123"] {
-            assert_eq!(largest_body(path), LARGEST_ANSWER, "{path}");
+            assert_eq!(max_body_bytes(path), MAX_OBJECT_RESPONSE_BYTES, "{path}");
         }
     }
 }

@@ -15,13 +15,13 @@ use lanyard_vocabulary::Cloud;
 /// a node that reads one secret for each pod would make twice the requests to be told so. Vaults
 /// elsewhere (Azure Stack) are asked. A challenge of the vault's own is followed as ever.
 #[derive(Debug)]
-pub(crate) struct KnownChallenge {
+pub(crate) struct PredictedChallenge {
     challenge: String,
 }
 
-impl KnownChallenge {
+impl PredictedChallenge {
     /// The policy for a vault; nothing where the cloud is not known.
-    pub(crate) fn of(vault: &Url) -> Option<Self> {
+    pub(crate) fn for_vault_url(vault: &Url) -> Option<Self> {
         let (name, suffix) = vault.host_str()?.split_once('.')?;
         let endpoints = Cloud::ALL.into_iter().filter_map(Cloud::endpoints);
         let known = endpoints.into_iter().find(|known| known.vault_suffix == suffix)?;
@@ -31,7 +31,7 @@ impl KnownChallenge {
 }
 
 #[async_trait]
-impl Policy for KnownChallenge {
+impl Policy for PredictedChallenge {
     #[expect(elided_lifetimes_in_paths, reason = "the trait binds the lifetime late")]
     async fn send(
         &self,
@@ -57,8 +57,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_vaults_under_the_suffix_of_a_cloud_are_known() {
-        let resource = |url: &str| Some(KnownChallenge::of(&url.parse().ok()?)?.challenge);
+    fn challenge_is_predicted_only_under_a_cloud_vault_suffix() {
+        let resource = |url: &str| Some(PredictedChallenge::for_vault_url(&url.parse().ok()?)?.challenge);
         let of = |suffix: &str| Some(format!("Bearer resource=\"https://{suffix}\""));
         assert_eq!(resource("https://kv1.vault.azure.net/"), of("vault.azure.net"));
         assert_eq!(resource("https://kv1.vault.azure.cn/"), of("vault.azure.cn"));

@@ -5,14 +5,14 @@ use azure_core::credentials::{AccessToken, TokenRequestOptions};
 use azure_core::error::ErrorKind;
 use azure_core::http::headers::{AUTHORIZATION, HeaderName, Headers};
 use azure_core::http::{AsyncRawResponse, HttpClient, Request, StatusCode, Transport};
-use lanyard_azure::{CoolingCause, CoolingError};
+use lanyard_azure::{ThrottleCause, ThrottledError};
 use lanyard_credential::{RetryClass, TokenError};
 use lanyard_vocabulary::{Cloud, Hop};
 
 use super::*;
 
 #[derive(Debug, Default)]
-struct Page {
+struct FakeVaultPage {
     status: u16,
     headers: Vec<(&'static str, &'static str)>,
     body: String,
@@ -21,43 +21,43 @@ struct Page {
 /// A vault of one page for each path. It challenges whoever comes without a token, and puts the
 /// request's `Authorization` where a page says [`ECHO`].
 #[derive(Debug, Default)]
-struct FakeVault {
-    pages: HashMap<&'static str, Page>,
-    asked: Mutex<Vec<String>>,
+struct FakeVaultServer {
+    pages: HashMap<&'static str, FakeVaultPage>,
+    recorded_requests: Mutex<Vec<String>>,
     challenge: &'static str,
 }
 
 const CHALLENGE: &str = r#"Bearer authorization="https://login.microsoftonline.com/t", resource="https://vault.azure.net""#;
 
-type Pairs = &'static [(&'static str, &'static str)];
+type ResponseHeaderPairs = &'static [(&'static str, &'static str)];
 
 const ECHO: &str = "{authorization}";
 
-impl FakeVault {
+impl FakeVaultServer {
     fn new() -> Self {
         Self { challenge: CHALLENGE, ..Self::default() }
     }
 
-    fn page(mut self, path: &'static str, status: u16, body: impl Into<String>) -> Self {
-        self.pages.insert(path, Page { status, body: body.into(), ..Page::default() });
+    fn with_page(mut self, path: &'static str, status: u16, body: impl Into<String>) -> Self {
+        self.pages.insert(path, FakeVaultPage { status, body: body.into(), ..FakeVaultPage::default() });
         self
     }
 
-    fn header(mut self, path: &'static str, name: &'static str, value: &'static str) -> Self {
+    fn with_page_header(mut self, path: &'static str, name: &'static str, value: &'static str) -> Self {
         self.pages.get_mut(path).unwrap().headers.push((name, value));
         self
     }
 }
 
 #[async_trait]
-impl HttpClient for FakeVault {
+impl HttpClient for FakeVaultServer {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let token = request.headers().get_optional_str(&AUTHORIZATION);
         let path = request.url().path().trim_end_matches('/').to_owned();
         let query = request.url().query().unwrap_or_default();
         let next = query.split('&').find(|pair| pair.starts_with("page")).unwrap_or_default();
         let path = format!("{path}{next}");
-        self.asked.lock().unwrap().push(format!("{path} {}", token.unwrap_or("-")));
+        self.recorded_requests.lock().unwrap().push(format!("{path} {}", token.unwrap_or("-")));
         let mut headers = Headers::new();
         let Some(token) = token else {
             headers.insert("www-authenticate", self.challenge);
@@ -76,10 +76,10 @@ impl HttpClient for FakeVault {
 
 /// Hands out a new token each time.
 #[derive(Debug, Default)]
-struct Tokens(Mutex<u32>, Option<ErrorKind>);
+struct CountingTokenCredential(Mutex<u32>, Option<ErrorKind>);
 
 #[async_trait]
-impl TokenCredential for Tokens {
+impl TokenCredential for CountingTokenCredential {
     async fn get_token(
         &self,
         scopes: &[&str],
@@ -96,47 +96,47 @@ impl TokenCredential for Tokens {
     }
 }
 
-fn open(vault: FakeVault, tokens: Tokens) -> (Arc<FakeVault>, KeyVault) {
-    let url = KeyVault::url_of(&"kv1".parse().unwrap(), Cloud::Public.endpoints().unwrap());
-    open_at(&url, vault, tokens)
+fn open_vault(vault: FakeVaultServer, tokens: CountingTokenCredential) -> (Arc<FakeVaultServer>, KeyVault) {
+    let url = KeyVault::url_in_cloud(&"kv1".parse().unwrap(), Cloud::Public.endpoints().unwrap());
+    open_vault_at(&url, vault, tokens)
 }
 
 /// A vault of no cloud that we know, so that it has to be asked for its challenge.
-fn open_elsewhere(vault: FakeVault, tokens: Tokens) -> (Arc<FakeVault>, KeyVault) {
-    open_at("https://kv1.sub.vault.azure.net", vault, tokens)
+fn open_vault_in_unknown_cloud(vault: FakeVaultServer, tokens: CountingTokenCredential) -> (Arc<FakeVaultServer>, KeyVault) {
+    open_vault_at("https://kv1.sub.vault.azure.net", vault, tokens)
 }
 
-fn open_at(url: &str, vault: FakeVault, tokens: Tokens) -> (Arc<FakeVault>, KeyVault) {
+fn open_vault_at(url: &str, vault: FakeVaultServer, tokens: CountingTokenCredential) -> (Arc<FakeVaultServer>, KeyVault) {
     let vault = Arc::new(vault);
-    let client: Arc<dyn HttpClient> = Arc::<FakeVault>::clone(&vault);
+    let client: Arc<dyn HttpClient> = Arc::<FakeVaultServer>::clone(&vault);
     let options =
         ClientOptions { transport: Some(Transport::new(client)), ..ClientOptions::default() };
     (vault, KeyVault::new(url, Arc::new(tokens), options).unwrap())
 }
 
-fn name() -> SecretName {
+fn secret_name() -> SecretName {
     "cpo".parse().unwrap()
 }
 
-async fn error_of(status: u16, body: &str) -> VaultError {
-    let vault = FakeVault::new().page("/secrets/cpo", status, body);
-    open(vault, Tokens::default()).1.fetch_secret(&name(), None).await.unwrap_err()
+async fn read_error_for(status: u16, body: &str) -> VaultReadError {
+    let vault = FakeVaultServer::new().with_page("/secrets/cpo", status, body);
+    open_vault(vault, CountingTokenCredential::default()).1.fetch_secret(&secret_name(), None).await.unwrap_err()
 }
 
 #[tokio::test]
-async fn a_secret_is_read_with_everything_the_vault_tells() {
+async fn secret_is_read_with_all_attributes() {
     let body = r#"{
         "value": "planted", "id": "https://kv1.vault.azure.net/secrets/cpo/v7",
         "contentType": "application/x-pkcs12", "kid": "https://kv1.vault.azure.net/keys/cpo/v7",
         "attributes": {"enabled": true, "created": 100, "updated": 200, "nbf": 300, "exp": 400},
         "tags": {"renew_after": "2026-11-21T12:00:00Z", "other": "x"}, "unknown": {"a": 1}
     }"#;
-    let vault = FakeVault::new().page("/secrets/cpo/v7", 200, body);
-    let (vault, client) = open(vault, Tokens::default());
-    let secret = client.fetch_secret(&name(), Some(&"v7".parse().unwrap())).await.unwrap();
+    let vault = FakeVaultServer::new().with_page("/secrets/cpo/v7", 200, body);
+    let (vault, client) = open_vault(vault, CountingTokenCredential::default());
+    let secret = client.fetch_secret(&secret_name(), Some(&"v7".parse().unwrap())).await.unwrap();
     assert_eq!(secret.value.expose(), b"planted");
     assert_eq!(secret.version.as_str(), "v7");
-    assert!(secret.of_certificate);
+    assert!(secret.is_certificate_secret);
     assert_eq!(secret.content_type.as_deref(), Some("application/x-pkcs12"));
     let attributes = &secret.attributes;
     let seconds = [attributes.created, attributes.updated, attributes.not_before]
@@ -145,32 +145,32 @@ async fn a_secret_is_read_with_everything_the_vault_tells() {
     assert_eq!(attributes.expires.unwrap().as_second(), 400);
     assert_eq!(attributes.renew_after(), "2026-11-21T12:00:00Z".parse().ok());
     assert!(!format!("{secret:?}").contains("planted"));
-    let asked = vault.asked.lock().unwrap();
+    let asked = vault.recorded_requests.lock().unwrap();
     assert_eq!(*asked, ["/secrets/cpo/v7 Bearer token-1"]);
 }
 
 #[tokio::test]
-async fn the_challenge_is_asked_for_once_and_the_token_for_each_request() {
+async fn challenge_is_requested_once_and_token_per_request() {
     let body = r#"{"value": "x", "id": "https://kv1.vault.azure.net/secrets/cpo/v7"}"#;
-    let vault = FakeVault::new().page("/secrets/cpo", 200, body);
-    let (vault, client) = open_elsewhere(vault, Tokens::default());
+    let vault = FakeVaultServer::new().with_page("/secrets/cpo", 200, body);
+    let (vault, client) = open_vault_in_unknown_cloud(vault, CountingTokenCredential::default());
     for _ in 0..3 {
-        client.fetch_secret(&name(), None).await.unwrap();
+        client.fetch_secret(&secret_name(), None).await.unwrap();
     }
-    let asked = vault.asked.lock().unwrap();
+    let asked = vault.recorded_requests.lock().unwrap();
     let tokens: Vec<_> = asked.iter().map(|line| line.rsplit(' ').next().unwrap()).collect();
     assert_eq!(tokens, ["-", "token-1", "token-2", "token-3"]);
 }
 
 #[tokio::test]
-async fn a_vault_of_a_known_cloud_is_not_asked_for_its_challenge() {
+async fn vault_in_a_known_cloud_gets_no_challenge_request() {
     let body = r#"{"value": "x", "id": "https://kv1.vault.azure.net/secrets/cpo/v7"}"#;
-    let vault = FakeVault::new().page("/secrets/cpo", 200, body);
-    let (vault, client) = open(vault, Tokens::default());
+    let vault = FakeVaultServer::new().with_page("/secrets/cpo", 200, body);
+    let (vault, client) = open_vault(vault, CountingTokenCredential::default());
     for _ in 0..2 {
-        client.fetch_secret(&name(), None).await.unwrap();
+        client.fetch_secret(&secret_name(), None).await.unwrap();
     }
-    let asked = vault.asked.lock().unwrap();
+    let asked = vault.recorded_requests.lock().unwrap();
     let tokens: Vec<_> = asked.iter().map(|line| line.rsplit(' ').next().unwrap()).collect();
     assert_eq!(tokens, ["token-1", "token-2"]);
 }
@@ -183,20 +183,20 @@ async fn keys_and_certificates_are_read_with_their_version() {
         "crv": "P-256K", "x": "AQ", "y": "AQ"}}"#;
     let certificate = r#"{"id": "https://kv1.vault.azure.net/certificates/cpo/c1",
         "cer": "AQID", "attributes": {"exp": 400}}"#;
-    let vault = FakeVault::new().page("/keys/cpo", 200, key).page("/keys/cpo/k2", 200, curve).page(
+    let vault = FakeVaultServer::new().with_page("/keys/cpo", 200, key).with_page("/keys/cpo/k2", 200, curve).with_page(
         "/certificates/cpo",
         200,
         certificate,
     );
-    let client = open(vault, Tokens::default()).1;
-    let key = client.fetch_key(&name(), None).await.unwrap();
+    let client = open_vault(vault, CountingTokenCredential::default()).1;
+    let key = client.fetch_key(&secret_name(), None).await.unwrap();
     assert_eq!(key.version.as_str(), "k1");
     let (modulus, exponent) = (vec![0xc0, 0xc0, 0xc0], vec![1, 0, 1]);
     assert_eq!(key.key, PublicJwk::Rsa { modulus, exponent });
-    let key = client.fetch_key(&name(), Some(&"k2".parse().unwrap())).await.unwrap();
+    let key = client.fetch_key(&secret_name(), Some(&"k2".parse().unwrap())).await.unwrap();
     let (key_type, curve) = ("EC".to_owned(), Some("P-256K".to_owned()));
     assert_eq!(key.key, PublicJwk::Unsupported { key_type, curve });
-    let certificate = client.fetch_certificate(&name(), None).await.unwrap();
+    let certificate = client.fetch_certificate(&secret_name(), None).await.unwrap();
     assert_eq!((certificate.version.as_str(), certificate.der), ("c1", vec![1, 2, 3]));
 }
 
@@ -208,15 +208,15 @@ async fn versions_are_listed_over_all_pages() {
     let second = r#"{"value": [{"id": "https://kv1.vault.azure.net/secrets/cpo/v2"}]}"#;
     let keys = r#"{"value": [{"kid": "https://kv1.vault.azure.net/keys/cpo/k1"}]}"#;
     let certificates = r#"{"value": [{"id": "https://kv1.vault.azure.net/certificates/cpo/c1"}]}"#;
-    let vault = FakeVault::new()
-        .page("/secrets/cpo/versions", 200, first)
-        .page("/secrets/cpo/versionspage=2", 200, second)
-        .page("/keys/cpo/versions", 200, keys)
-        .page("/certificates/cpo/versions", 200, certificates);
-    let client = open(vault, Tokens::default()).1;
+    let vault = FakeVaultServer::new()
+        .with_page("/secrets/cpo/versions", 200, first)
+        .with_page("/secrets/cpo/versionspage=2", 200, second)
+        .with_page("/keys/cpo/versions", 200, keys)
+        .with_page("/certificates/cpo/versions", 200, certificates);
+    let client = open_vault(vault, CountingTokenCredential::default()).1;
     let mut found = Vec::new();
-    for kind in ObjectKind::ALL {
-        for listed in client.fetch_versions(kind, &name()).await.unwrap() {
+    for kind in VaultObjectKind::ALL {
+        for listed in client.fetch_versions(kind, &secret_name()).await.unwrap() {
             found.push((listed.version.to_string(), listed.attributes.enabled));
         }
     }
@@ -225,7 +225,7 @@ async fn versions_are_listed_over_all_pages() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_apart_with_code_and_next_step() {
+async fn error_statuses_map_to_errors_with_code_and_hint() {
     let forbidden = |inner: &str| {
         format!(
             r#"{{"error": {{"code": "Forbidden", "message": "Caller is not authorized",
@@ -242,7 +242,7 @@ async fn refusals_are_told_apart_with_code_and_next_step() {
     ];
     let mut told = Vec::new();
     for (status, body) in cases {
-        let error = error_of(status, &body).await;
+        let error = read_error_for(status, &body).await;
         assert_eq!(error.status(), Some(status));
         assert_eq!(error.hop(), Hop::VaultRead);
         let hint = error.hint().unwrap();
@@ -265,19 +265,19 @@ async fn refusals_are_told_apart_with_code_and_next_step() {
 }
 
 #[tokio::test]
-async fn a_token_that_the_vault_refuses_is_no_endless_challenge() {
+async fn rejected_token_does_not_loop_on_challenges() {
     let body = r#"{"error": {"code": "Unauthorized", "message": "AKV10032: Invalid issuer."}}"#;
-    let error = error_of(401, body).await;
+    let error = read_error_for(401, body).await;
     assert!(
-        matches!(&error, VaultError::Unauthorized(reply) if reply.message.contains("AKV10032"))
+        matches!(&error, VaultReadError::Unauthorized(reply) if reply.message.contains("AKV10032"))
     );
     assert_eq!(error.retry(), RetryClass::Denied);
 }
 
 #[tokio::test]
-async fn throttling_tells_the_pause_and_is_not_retried_by_the_client() {
+async fn throttling_returns_retry_after_without_client_retry() {
     const NOON: (&str, &str) = ("date", "Sat, 21 Nov 2026 12:00:00 GMT");
-    let cases: [(Pairs, Option<u64>); 7] = [
+    let cases: [(ResponseHeaderPairs, Option<u64>); 7] = [
         (&[("retry-after", "7")], Some(7_000)),
         (&[("retry-after-ms", "250")], Some(250)),
         (&[("retry-after", "0")], None),
@@ -287,59 +287,59 @@ async fn throttling_tells_the_pause_and_is_not_retried_by_the_client() {
         (&[], None),
     ];
     for (headers, millis) in cases {
-        let mut vault = FakeVault::new().page("/secrets/cpo", 429, "");
+        let mut vault = FakeVaultServer::new().with_page("/secrets/cpo", 429, "");
         for (name, value) in headers {
-            vault = vault.header("/secrets/cpo", name, value);
+            vault = vault.with_page_header("/secrets/cpo", name, value);
         }
-        let (vault, client) = open(vault, Tokens::default());
-        let error = client.fetch_secret(&name(), None).await.unwrap_err();
+        let (vault, client) = open_vault(vault, CountingTokenCredential::default());
+        let error = client.fetch_secret(&secret_name(), None).await.unwrap_err();
         let after = millis.map(Duration::from_millis);
         assert_eq!(error.retry(), RetryClass::Throttled { after }, "{headers:?}");
-        assert_eq!(vault.asked.lock().unwrap().len(), 1);
+        assert_eq!(vault.recorded_requests.lock().unwrap().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_credential_that_fails_is_another_hop_whatever_its_error() {
+async fn credential_failure_is_reported_as_the_token_hop() {
     for kind in [ErrorKind::Credential, ErrorKind::Io] {
-        let (vault, client) = open(FakeVault::new(), Tokens(Mutex::default(), Some(kind)));
-        let error = client.fetch_secret(&name(), None).await.unwrap_err();
+        let (vault, client) = open_vault(FakeVaultServer::new(), CountingTokenCredential(Mutex::default(), Some(kind)));
+        let error = client.fetch_secret(&secret_name(), None).await.unwrap_err();
         assert_eq!(error.hop(), Hop::ImdsToken, "{error:?}");
         let cause = std::error::Error::source(&error).unwrap();
         assert!(cause.to_string().contains("AADSTS700027"));
-        assert!(vault.asked.lock().unwrap().is_empty());
+        assert!(vault.recorded_requests.lock().unwrap().is_empty());
     }
 }
 
 #[tokio::test]
-async fn a_vault_that_cannot_be_reached_is_told_with_its_cause() {
-    let client = open(FakeVault::new(), Tokens::default()).1;
-    let error = client.fetch_secret(&name(), None).await.unwrap_err();
-    assert!(matches!(error, VaultError::Unreachable { .. }), "{error:?}");
+async fn unreachable_vault_error_has_its_cause() {
+    let client = open_vault(FakeVaultServer::new(), CountingTokenCredential::default()).1;
+    let error = client.fetch_secret(&secret_name(), None).await.unwrap_err();
+    assert!(matches!(error, VaultReadError::Unreachable { .. }), "{error:?}");
     assert_eq!(error.retry(), RetryClass::Transient);
 }
 
 #[tokio::test]
-async fn no_token_goes_to_a_host_that_the_challenge_does_not_cover_nor_over_plain_http() {
+async fn token_is_never_sent_to_another_host_or_over_http() {
     let other = r#"Bearer authorization="https://login.microsoftonline.com/t", resource="https://vault.azure.cn""#;
     let body = r#"{"value": "x"}"#;
-    let vault = FakeVault { challenge: other, ..FakeVault::new() }.page("/secrets/cpo", 200, body);
-    let (vault, client) = open_elsewhere(vault, Tokens::default());
-    let error = client.fetch_secret(&name(), None).await.unwrap_err();
-    assert!(matches!(error, VaultError::Untrusted { .. }), "{error:?}");
-    assert_eq!(vault.asked.lock().unwrap().len(), 1);
+    let vault = FakeVaultServer { challenge: other, ..FakeVaultServer::new() }.with_page("/secrets/cpo", 200, body);
+    let (vault, client) = open_vault_in_unknown_cloud(vault, CountingTokenCredential::default());
+    let error = client.fetch_secret(&secret_name(), None).await.unwrap_err();
+    assert!(matches!(error, VaultReadError::UntrustedVault { .. }), "{error:?}");
+    assert_eq!(vault.recorded_requests.lock().unwrap().len(), 1);
 
-    let client: Arc<dyn HttpClient> = Arc::<FakeVault>::clone(&vault);
+    let client: Arc<dyn HttpClient> = Arc::<FakeVaultServer>::clone(&vault);
     let options =
         ClientOptions { transport: Some(Transport::new(client)), ..ClientOptions::default() };
-    let plain = KeyVault::new("http://kv1", Arc::new(Tokens::default()), options).unwrap();
-    let error = plain.fetch_secret(&name(), None).await.unwrap_err();
-    assert!(matches!(error, VaultError::Untrusted { .. }), "{error:?}");
-    assert_eq!(vault.asked.lock().unwrap().len(), 1);
+    let plain = KeyVault::new("http://kv1", Arc::new(CountingTokenCredential::default()), options).unwrap();
+    let error = plain.fetch_secret(&secret_name(), None).await.unwrap_err();
+    assert!(matches!(error, VaultReadError::UntrustedVault { .. }), "{error:?}");
+    assert_eq!(vault.recorded_requests.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn a_success_that_is_no_object_is_malformed_and_quotes_nothing() {
+async fn invalid_success_body_is_malformed_and_not_quoted() {
     for body in [
         r#"{"value": {"planted": 1}}"#,
         r#"{"value": "planted"}"#,
@@ -347,14 +347,14 @@ async fn a_success_that_is_no_object_is_malformed_and_quotes_nothing() {
         r#"{"value": "planted", "id": "https://kv1.vault.azure.net/secrets/cpo"}"#,
         "planted",
     ] {
-        let error = error_of(200, body).await;
-        assert!(matches!(error, VaultError::Malformed { .. }), "{error:?}");
+        let error = read_error_for(200, body).await;
+        assert!(matches!(error, VaultReadError::Malformed { .. }), "{error:?}");
         assert!(!format!("{error} {error:?}").contains("planted"), "{error:?}");
     }
 }
 
 #[tokio::test]
-async fn a_service_that_echoes_the_request_does_not_put_the_token_into_the_error() {
+async fn echoed_token_is_redacted_from_the_error() {
     let json = |code: &str, message: &str| {
         format!(
             r#"{{"error": {{"code": "{code}", "message": "{message}",
@@ -368,7 +368,7 @@ async fn a_service_that_echoes_the_request_does_not_put_the_token_into_the_error
         json(&format!("Authorization: {ECHO}"), "no"),
     ] {
         for status in [401, 403, 404, 418, 429, 502] {
-            let error = error_of(status, &body).await;
+            let error = read_error_for(status, &body).await;
             assert!(!format!("{error} {error:?}").contains("token-1"), "{error:?}");
             assert!(error.to_string().contains("[redacted]"), "{error}");
         }
@@ -376,14 +376,14 @@ async fn a_service_that_echoes_the_request_does_not_put_the_token_into_the_error
 }
 
 #[test]
-fn a_cool_down_of_the_transport_is_throttling_and_tells_the_rest_of_the_pause() {
+fn transport_cool_down_is_throttling_with_remaining_time() {
     let remaining = Duration::from_secs(30);
-    let cooling = CoolingError {
+    let cooling = ThrottledError {
         host: "kv1.vault.azure.net".to_owned(),
-        because: CoolingCause::Throttled,
+        cause: ThrottleCause::Throttled,
         remaining,
     };
-    let error = vault_error(azure_core::Error::new(ErrorKind::Other, cooling));
+    let error = classify_client_error(azure_core::Error::new(ErrorKind::Other, cooling));
     assert_eq!(error.retry(), RetryClass::Throttled { after: Some(remaining) });
     assert_eq!(error.hop(), Hop::VaultRead);
     assert_eq!(error.to_string(), "kv1.vault.azure.net asked to be left alone for another 30 s");
@@ -391,32 +391,32 @@ fn a_cool_down_of_the_transport_is_throttling_and_tells_the_rest_of_the_pause() 
 }
 
 #[test]
-fn only_who_was_not_asked_because_others_failed_was_turned_away() {
+fn only_an_open_circuit_reports_circuit_open_for() {
     let remaining = Duration::from_secs(30);
     let cooling = |because| {
         let host = "kv1.vault.azure.net".to_owned();
-        vault_error(azure_core::Error::from(CoolingError { host, because, remaining }))
+        classify_client_error(azure_core::Error::from(ThrottledError { host, cause: because, remaining }))
     };
     for (because, turned_away, is_outage) in [
-        (CoolingCause::Outage, Some(remaining), true),
+        (ThrottleCause::CircuitOpen, Some(remaining), true),
         // It asked for this pause itself, which says how often it wants to be asked.
-        (CoolingCause::Throttled, None, true),
-        (CoolingCause::Busy, None, false),
+        (ThrottleCause::Throttled, None, true),
+        (ThrottleCause::LocalRateLimit, None, false),
     ] {
         let error = cooling(because);
-        assert_eq!((error.turned_away(), error.is_outage()), (turned_away, is_outage), "{error}");
+        assert_eq!((error.circuit_open_for(), error.is_outage()), (turned_away, is_outage), "{error}");
     }
-    let refused = VaultError::Malformed { problem: "it is not the JSON of a list" };
-    assert_eq!(refused.turned_away(), None);
+    let refused = VaultReadError::Malformed { problem: "it is not the JSON of a list" };
+    assert_eq!(refused.circuit_open_for(), None);
 }
 
 #[test]
-fn the_queue_of_the_node_is_no_outage_of_the_vault() {
+fn full_request_queue_is_not_a_vault_outage() {
     let remaining = Duration::from_secs(70);
     let host = "kv1.vault.azure.net".to_owned();
-    let cooling = CoolingError { host, because: CoolingCause::Busy, remaining };
-    let error = vault_error(azure_core::Error::new(ErrorKind::Other, cooling));
-    assert!(!error.is_outage() && !error.is_refusal());
+    let cooling = ThrottledError { host, cause: ThrottleCause::LocalRateLimit, remaining };
+    let error = classify_client_error(azure_core::Error::new(ErrorKind::Other, cooling));
+    assert!(!error.is_outage() && !error.is_denied());
     assert_eq!(error.retry(), RetryClass::Throttled { after: Some(remaining) });
     assert_eq!(
         error.to_string(),
@@ -426,7 +426,7 @@ fn the_queue_of_the_node_is_no_outage_of_the_vault() {
 }
 
 #[test]
-fn a_read_without_a_token_is_retried_as_the_credential_says_and_hints_what_it_hints() {
+fn token_error_uses_retry_class_and_hint_of_the_credential() {
     let remaining = Duration::from_secs(30);
     let endpoint = || "https://login.microsoftonline.com/t/oauth2/v2.0/token".to_owned();
     for (cause, class) in [
@@ -448,24 +448,24 @@ fn a_read_without_a_token_is_retried_as_the_credential_says_and_hints_what_it_hi
         let hint = cause.hint();
         // As `Uncached` passes on what a credential of any kind of error gives.
         let inner = azure_core::Error::new(ErrorKind::Io, cause);
-        let error = vault_error(azure_core::Error::new(ErrorKind::Credential, inner));
+        let error = classify_client_error(azure_core::Error::new(ErrorKind::Credential, inner));
         assert_eq!((error.retry(), error.hint()), (class, hint), "{error:?}");
         assert_eq!(error.hop(), Hop::ImdsToken);
     }
     let foreign = azure_core::Error::with_message(ErrorKind::Credential, "az is not there");
-    assert_eq!(vault_error(foreign).retry(), RetryClass::Transient);
+    assert_eq!(classify_client_error(foreign).retry(), RetryClass::Transient);
 }
 
 #[tokio::test]
 async fn a_long_message_is_shortened() {
-    let error = error_of(400, &"x".repeat(10_000)).await;
+    let error = read_error_for(400, &"x".repeat(10_000)).await;
     assert!(error.to_string().len() < 500);
 }
 
 #[test]
-fn a_vault_has_its_place_in_every_cloud() {
+fn vault_url_uses_the_suffix_of_its_cloud() {
     let name: VaultName = "kv1".parse().unwrap();
-    let url = |cloud: Cloud| KeyVault::url_of(&name, cloud.endpoints().unwrap());
+    let url = |cloud: Cloud| KeyVault::url_in_cloud(&name, cloud.endpoints().unwrap());
     assert_eq!(url(Cloud::Public), "https://kv1.vault.azure.net/");
     assert_eq!(url(Cloud::UsGovernment), "https://kv1.vault.usgovcloudapi.net/");
     assert_eq!(url(Cloud::China), "https://kv1.vault.azure.cn/");

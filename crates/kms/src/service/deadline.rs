@@ -7,12 +7,12 @@ use tonic::metadata::MetadataMap;
 use crate::retry;
 
 /// What a request without a deadline may take: no API server sends one.
-const DEFAULT: Duration = Duration::from_secs(20);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How much time there is for a request: its deadline, without what the answer needs on its way.
-pub(super) fn budget(metadata: &MetadataMap) -> Duration {
+pub(super) fn request_timeout(metadata: &MetadataMap) -> Duration {
     let told = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok());
-    retry::budget(told.and_then(parse_timeout).unwrap_or(DEFAULT))
+    retry::usable_time(told.and_then(parse_timeout).unwrap_or(DEFAULT_TIMEOUT))
 }
 
 /// `grpc-timeout`: at most eight digits and a unit ("gRPC over HTTP/2", Requests).
@@ -60,10 +60,10 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_has_time_for_its_way() {
+    fn timeout_leaves_margin_for_the_reply() {
         let mut metadata = MetadataMap::new();
-        assert_eq!(budget(&metadata), Duration::from_millis(19_900));
+        assert_eq!(request_timeout(&metadata), Duration::from_millis(19_900));
         metadata.insert("grpc-timeout", "3S".parse().unwrap());
-        assert_eq!(budget(&metadata), Duration::from_millis(2_900));
+        assert_eq!(request_timeout(&metadata), Duration::from_millis(2_900));
     }
 }

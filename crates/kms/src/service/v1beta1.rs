@@ -7,11 +7,11 @@ use lanyard_grpc::kms_v1beta1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::deadline::budget;
-use super::{count, refusal};
-use crate::error::PluginError;
-use crate::metrics::Counted;
-use crate::plugin::Plugin;
+use super::deadline::request_timeout;
+use super::{record_call, error_status};
+use crate::error::KmsPluginError;
+use crate::metrics::MeasuredOperation;
+use crate::plugin::KmsPlugin;
 
 /// The version that is spoken.
 pub(crate) const VERSION: &str = "v1beta1";
@@ -22,16 +22,16 @@ pub(crate) const RUNTIME_NAME: &str = "Microsoft AzureKMS";
 /// Version 1 of the API. The version that a request names is not looked at: the API server checks
 /// ours, once.
 #[derive(Debug, Clone)]
-pub(crate) struct V1(pub(crate) Plugin);
+pub(crate) struct KmsV1Service(pub(crate) KmsPlugin);
 
 #[tonic::async_trait]
-impl KeyManagementService for V1 {
+impl KeyManagementService for KmsV1Service {
     async fn version(
         &self,
         _request: Request<VersionRequest>,
     ) -> Result<Response<VersionResponse>, Status> {
         let Self(plugin) = self;
-        count(plugin, Counted::GrpcVersion, plugin.clock().monotonic(), None);
+        record_call(plugin, MeasuredOperation::GrpcVersion, plugin.clock().monotonic(), None);
         Ok(Response::new(VersionResponse {
             version: VERSION.to_owned(),
             runtime_name: RUNTIME_NAME.to_owned(),
@@ -45,10 +45,10 @@ impl KeyManagementService for V1 {
     ) -> Result<Response<EncryptResponse>, Status> {
         let Self(plugin) = self;
         let began = plugin.clock().monotonic();
-        let given = budget(request.metadata());
+        let given = request_timeout(request.metadata());
         let cipher = plugin.encrypt_v1(&request.get_ref().plain, given).await;
-        count(plugin, Counted::GrpcEncrypt, began, cipher.as_ref().err().map(PluginError::word));
-        let cipher = cipher.map_err(|error| refusal("Encrypt of version 1", &error))?;
+        record_call(plugin, MeasuredOperation::GrpcEncrypt, began, cipher.as_ref().err().map(KmsPluginError::label));
+        let cipher = cipher.map_err(|error| error_status("Encrypt of version 1", &error))?;
         Ok(Response::new(EncryptResponse { cipher }))
     }
 
@@ -58,10 +58,10 @@ impl KeyManagementService for V1 {
     ) -> Result<Response<DecryptResponse>, Status> {
         let Self(plugin) = self;
         let began = plugin.clock().monotonic();
-        let given = budget(request.metadata());
+        let given = request_timeout(request.metadata());
         let plain = plugin.decrypt_v1(&request.get_ref().cipher, given).await;
-        count(plugin, Counted::GrpcDecrypt, began, plain.as_ref().err().map(PluginError::word));
-        let mut plain = plain.map_err(|error| refusal("Decrypt of version 1", &error))?;
+        record_call(plugin, MeasuredOperation::GrpcDecrypt, began, plain.as_ref().err().map(KmsPluginError::label));
+        let mut plain = plain.map_err(|error| error_status("Decrypt of version 1", &error))?;
         Ok(Response::new(DecryptResponse { plain: std::mem::take(&mut *plain) }))
     }
 }

@@ -6,11 +6,11 @@ use lanyard_grpc::kms_v2::{
 };
 use tonic::{Request, Response, Status};
 
-use super::deadline::budget;
-use super::{count, refusal};
-use crate::error::PluginError;
-use crate::metrics::Counted;
-use crate::plugin::{Plugin, Sealed};
+use super::deadline::request_timeout;
+use super::{record_call, error_status};
+use crate::error::KmsPluginError;
+use crate::metrics::MeasuredOperation;
+use crate::plugin::{KmsPlugin, EncryptedValue};
 
 /// What the other plugins report. `v2` is as good, but an API server holds a change of it against
 /// the plugin, and plugins are exchanged under API servers that run.
@@ -21,20 +21,20 @@ const HEALTHY: &str = "ok";
 
 /// Version 2 of the API.
 #[derive(Debug, Clone)]
-pub(crate) struct V2(pub(crate) Plugin);
+pub(crate) struct KmsV2Service(pub(crate) KmsPlugin);
 
 #[tonic::async_trait]
-impl KeyManagementService for V2 {
+impl KeyManagementService for KmsV2Service {
     async fn status(
         &self,
         request: Request<StatusRequest>,
     ) -> Result<Response<StatusResponse>, Status> {
         let Self(plugin) = self;
         let began = plugin.clock().monotonic();
-        let proved = plugin.prove(budget(request.metadata())).await;
-        let word = proved.as_ref().err().map(|error| error.word());
-        count(plugin, Counted::GrpcStatus, began, word);
-        proved.map_err(|error| refusal("Status", &error))?;
+        let proved = plugin.prove(request_timeout(request.metadata())).await;
+        let word = proved.as_ref().err().map(|error| error.label());
+        record_call(plugin, MeasuredOperation::GrpcStatus, began, word);
+        proved.map_err(|error| error_status("Status", &error))?;
         Ok(Response::new(StatusResponse {
             version: VERSION.to_owned(),
             healthz: HEALTHY.to_owned(),
@@ -48,13 +48,13 @@ impl KeyManagementService for V2 {
     ) -> Result<Response<EncryptResponse>, Status> {
         let Self(plugin) = self;
         let began = plugin.clock().monotonic();
-        let given = budget(request.metadata());
+        let given = request_timeout(request.metadata());
         let request = request.into_inner();
         let sealed = plugin.encrypt(&request.plaintext, given).await;
-        count(plugin, Counted::GrpcEncrypt, began, sealed.as_ref().err().map(PluginError::word));
-        let sealed = sealed.map_err(|error| refusal("Encrypt", &error))?;
+        record_call(plugin, MeasuredOperation::GrpcEncrypt, began, sealed.as_ref().err().map(KmsPluginError::label));
+        let sealed = sealed.map_err(|error| error_status("Encrypt", &error))?;
         tracing::debug!(uid = request.uid, "encrypted");
-        let Sealed { ciphertext, key_id, annotations } = sealed;
+        let EncryptedValue { ciphertext, key_id, annotations } = sealed;
         Ok(Response::new(EncryptResponse { ciphertext, key_id, annotations }))
     }
 
@@ -64,12 +64,12 @@ impl KeyManagementService for V2 {
     ) -> Result<Response<DecryptResponse>, Status> {
         let Self(plugin) = self;
         let began = plugin.clock().monotonic();
-        let given = budget(request.metadata());
+        let given = request_timeout(request.metadata());
         let DecryptRequest { ciphertext, uid, key_id, annotations } = request.into_inner();
-        let sealed = Sealed { ciphertext, key_id, annotations };
+        let sealed = EncryptedValue { ciphertext, key_id, annotations };
         let plaintext = plugin.decrypt(&sealed, given).await;
-        count(plugin, Counted::GrpcDecrypt, began, plaintext.as_ref().err().map(PluginError::word));
-        let mut plaintext = plaintext.map_err(|error| refusal("Decrypt", &error))?;
+        record_call(plugin, MeasuredOperation::GrpcDecrypt, began, plaintext.as_ref().err().map(KmsPluginError::label));
+        let mut plaintext = plaintext.map_err(|error| error_status("Decrypt", &error))?;
         tracing::debug!(uid, "decrypted");
         Ok(Response::new(DecryptResponse { plaintext: std::mem::take(&mut *plaintext) }))
     }

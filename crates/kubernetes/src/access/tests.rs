@@ -4,13 +4,13 @@ const AGENT: UserAgent = UserAgent::from_static("lanyard-test/1.0");
 
 #[test]
 fn addresses_of_every_family_become_urls() {
-    assert_eq!(address_of("10.0.0.1", 443), "https://10.0.0.1:443");
-    assert_eq!(address_of("fd00::1", 6443), "https://[fd00::1]:6443");
-    assert_eq!(address_of("api.example", 443), "https://api.example:443");
+    assert_eq!(server_url("10.0.0.1", 443), "https://10.0.0.1:443");
+    assert_eq!(server_url("fd00::1", 6443), "https://[fd00::1]:6443");
+    assert_eq!(server_url("api.example", 443), "https://api.example:443");
 }
 
 #[tokio::test]
-async fn a_pod_without_a_service_account_is_told_so() {
+async fn missing_service_account_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let access = ApiAccess::InCluster {
         host: "10.0.0.1".to_owned(),
@@ -30,15 +30,15 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", insecure-skip-tls-
 const USERS: &str = r#"users: [{name: u, user: {token: "t"}}]"#;
 
 #[tokio::test]
-async fn a_persons_files_are_merged_and_the_context_says_the_namespace() {
+async fn kubeconfig_files_merge_and_context_selects_namespace() {
     let directory = tempfile::tempdir().unwrap();
     let files = ["absent", "contexts", "users"].map(|name| directory.path().join(name));
     std::fs::write(&files[1], KUBECONFIG).unwrap();
     std::fs::write(&files[2], USERS).unwrap();
     let namespace_of = async |context: Option<&str>| {
         let context = context.map(str::to_owned);
-        let access = PersonalAccess { files: files.to_vec(), context };
-        access.load().await.map(|config| config.default_namespace)
+        let access = KubectlAccess { files: files.to_vec(), context };
+        access.load_config().await.map(|config| config.default_namespace)
     };
     assert_eq!(namespace_of(None).await.unwrap(), "clusters");
     assert_eq!(namespace_of(Some("there")).await.unwrap(), "default");
@@ -47,29 +47,29 @@ async fn a_persons_files_are_merged_and_the_context_says_the_namespace() {
 }
 
 #[tokio::test]
-async fn a_person_without_any_file_is_told_where_they_were_looked_for() {
+async fn missing_kubeconfig_error_lists_paths() {
     let files = vec![PathBuf::from("/nonexistent/a"), PathBuf::from("/nonexistent/b")];
-    let access = PersonalAccess { files, context: None };
-    let error = access.load().await.unwrap_err();
+    let access = KubectlAccess { files, context: None };
+    let error = access.load_config().await.unwrap_err();
     let told = "there is no kubeconfig file: /nonexistent/a, /nonexistent/b";
     assert_eq!(error.to_string(), told);
 }
 
-fn personal(directory: &Path, cluster: &str) -> PersonalAccess {
+fn kubectl_access(directory: &Path, cluster: &str) -> KubectlAccess {
     let path = directory.join("kubeconfig");
     let text = format!(
         "current-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
          clusters: [{{name: c, cluster: {{{cluster}}}}}]\n{USERS}\n"
     );
     std::fs::write(&path, text).unwrap();
-    PersonalAccess { files: vec![path], context: None }
+    KubectlAccess { files: vec![path], context: None }
 }
 
 #[tokio::test]
-async fn a_server_on_loopback_is_reached_without_a_proxy_unless_the_file_names_one() {
+async fn loopback_server_uses_only_kubeconfig_proxy() {
     let directory = tempfile::tempdir().unwrap();
     let proxy_of = async |cluster: &str| {
-        let config = personal(directory.path(), cluster).load().await.unwrap();
+        let config = kubectl_access(directory.path(), cluster).load_config().await.unwrap();
         config.proxy_url.map(|proxy| proxy.to_string())
     };
     for host in ["127.0.0.1", "127.8.0.1", "[::1]", "localhost"] {
@@ -91,7 +91,7 @@ async fn requests_go_through_the_proxy_of_the_file() {
     let cluster = format!(
         r#"server: "https://private.example:443", insecure-skip-tls-verify: true, proxy-url: "http://{address}""#
     );
-    let access = personal(directory.path(), &cluster);
+    let access = kubectl_access(directory.path(), &cluster);
     let (connections, _) = access.connections(AGENT).await.unwrap();
     let heard = async {
         let (mut stream, _) = proxy.accept().await.unwrap();
@@ -107,7 +107,7 @@ async fn requests_go_through_the_proxy_of_the_file() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_is_not_there_is_named() {
+async fn missing_kubeconfig_error_names_file() {
     let path = PathBuf::from("/nonexistent/kubeconfig");
     let error = ApiAccess::Kubeconfig(path).connections(AGENT).await.err().unwrap();
     assert_eq!(error.to_string(), "could not use the kubeconfig file /nonexistent/kubeconfig");

@@ -15,13 +15,13 @@ use tokio_rustls::TlsAcceptor;
 use super::*;
 
 /// An API server that speaks both versions of HTTP, and counts who connects.
-struct Server {
+struct FakeTlsApiServer {
     address: SocketAddr,
     certificate: Vec<u8>,
     connections: Arc<AtomicUsize>,
 }
 
-impl Server {
+impl FakeTlsApiServer {
     async fn start() -> Self {
         let key = KeyPair::generate().unwrap();
         let names = CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -44,7 +44,7 @@ impl Server {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 counted.fetch_add(1, Ordering::SeqCst);
-                drop(tokio::spawn(answer(acceptor.clone(), stream)));
+                drop(tokio::spawn(serve_connection(acceptor.clone(), stream)));
             }
         }));
         Self { address, certificate: certificate.to_vec(), connections }
@@ -57,15 +57,15 @@ impl Server {
         config
     }
 
-    fn connections(&self) -> usize {
+    fn connection_count(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
-async fn answer(acceptor: TlsAcceptor, stream: tokio::net::TcpStream) {
+async fn serve_connection(acceptor: TlsAcceptor, stream: tokio::net::TcpStream) {
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let service = tower::service_fn(|request: http::Request<hyper::body::Incoming>| async move {
-        Ok::<_, std::convert::Infallible>(said(&request))
+        Ok::<_, std::convert::Infallible>(response_for(&request))
     });
     let server = auto::Builder::new(TokioExecutor::new());
     drop(server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await);
@@ -73,7 +73,7 @@ async fn answer(acceptor: TlsAcceptor, stream: tokio::net::TcpStream) {
 
 /// As an API server answers whoever asks too much: priority and fairness in plain text, an overloaded
 /// handler by a status.
-fn said(request: &http::Request<hyper::body::Incoming>) -> http::Response<Full<bytes::Bytes>> {
+fn response_for(request: &http::Request<hyper::body::Incoming>) -> http::Response<Full<bytes::Bytes>> {
     let text = format!("{:?}", request.version());
     let (status, seconds, text) = match request.uri().path() {
         "/plain" => (429, "7", "Too many requests, please try again later.".to_owned()),
@@ -89,9 +89,9 @@ fn said(request: &http::Request<hyper::body::Incoming>) -> http::Response<Full<b
 }
 
 #[tokio::test]
-async fn the_time_that_an_api_server_asks_for_in_a_header_is_told() {
-    let server = Server::start().await;
-    let connections = Connections::of(&server.config()).unwrap();
+async fn retry_after_header_reaches_the_error() {
+    let server = FakeTlsApiServer::start().await;
+    let connections = ApiConnections::of(&server.config()).unwrap();
     for (path, status, seconds, message) in [
         ("/plain", 429, Some(7), "Too many requests, please try again later."),
         ("/status", 503, Some(9), "no"),
@@ -106,40 +106,40 @@ async fn the_time_that_an_api_server_asks_for_in_a_header_is_told() {
     }
 }
 
-async fn ask(client: &Client) -> String {
+async fn fetch_version(client: &Client) -> String {
     client.request_text(http::Request::get("/version").body(Vec::new()).unwrap()).await.unwrap()
 }
 
 #[tokio::test]
-async fn calls_at_one_time_share_a_connection() {
-    let server = Server::start().await;
-    let connections = Connections::of(&server.config()).unwrap();
-    assert_eq!(ask(connections.for_calls()).await, "HTTP/2.0");
-    let answers = join_all((0..30).map(|_| ask(connections.for_calls()))).await;
-    assert_eq!((answers.len(), server.connections()), (30, 1));
+async fn concurrent_calls_share_a_connection() {
+    let server = FakeTlsApiServer::start().await;
+    let connections = ApiConnections::of(&server.config()).unwrap();
+    assert_eq!(fetch_version(connections.for_calls()).await, "HTTP/2.0");
+    let answers = join_all((0..30).map(|_| fetch_version(connections.for_calls()))).await;
+    assert_eq!((answers.len(), server.connection_count()), (30, 1));
 }
 
 #[tokio::test]
-async fn watches_that_begin_at_one_time_dial_once_for_each_connection() {
-    let server = Server::start().await;
-    let connections = Connections::of(&server.config()).unwrap();
+async fn concurrent_watches_dial_once_per_connection() {
+    let server = FakeTlsApiServer::start().await;
+    let connections = ApiConnections::of(&server.config()).unwrap();
     let namespaces: Vec<String> = (0..60).map(|number| format!("ocm-{number}")).collect();
     let begun = namespaces.iter().map(|namespace| {
         let connection = connections.for_watch(namespace);
-        connection.begin(ask(connection.client()))
+        connection.start(fetch_version(connection.client()))
     });
     assert!(join_all(begun).await.iter().all(|version| version == "HTTP/2.0"));
-    assert_eq!(server.connections(), FOR_WATCHES);
+    assert_eq!(server.connection_count(), WATCH_CONNECTIONS);
 }
 
 #[test]
-fn the_watches_of_a_full_node_fit_into_what_an_api_server_allows_on_a_connection() {
+fn watches_of_full_node_stay_below_stream_limit() {
     let config = Config::new("http://localhost:1".parse().unwrap());
     let connections = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap()
-        .block_on(async { Connections::of(&config).unwrap() });
-    let mut watches = [0_u32; FOR_WATCHES];
+        .block_on(async { ApiConnections::of(&config).unwrap() });
+    let mut watches = [0_u32; WATCH_CONNECTIONS];
     for number in 0..250 {
         let chosen = connections.for_watch(&format!("ocm-{number}"));
         let is_chosen = |it: &WatchConnection| std::ptr::eq(it, chosen);

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 /// An answer as it came, or told anew.
-pub(super) type Answer = Either<Incoming, Full<Bytes>>;
+pub(super) type RewrittenBody = Either<Incoming, Full<Bytes>>;
 
 /// Puts the header into the `Status` of an answer that asks for a pause.
-pub(super) async fn tell_retry_after(
+pub(super) async fn copy_retry_after(
     answer: Response<Incoming>,
-) -> Result<Response<Answer>, BoxError> {
+) -> Result<Response<RewrittenBody>, BoxError> {
     let asks = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
     let header = answer.headers().get(RETRY_AFTER).filter(|_| asks.contains(&answer.status()));
     // An API server writes seconds; a date would be of something in between.
@@ -26,13 +26,13 @@ pub(super) async fn tell_retry_after(
     let Some(seconds) = seconds else { return Ok(answer.map(Either::Left)) };
     let (mut parts, body) = answer.into_parts();
     parts.headers.remove(CONTENT_LENGTH);
-    let body = Limited::new(body, MOST_BYTES).collect().await?.to_bytes();
-    let status = status_with(&body, parts.status, seconds);
+    let body = Limited::new(body, MAX_BODY_BYTES).collect().await?.to_bytes();
+    let status = status_with_retry_after(&body, parts.status, seconds);
     let body = Full::from(serde_json::to_vec(&status)?);
     Ok(Response::from_parts(parts, Either::Right(body)))
 }
 
-fn status_with(body: &[u8], code: StatusCode, seconds: u32) -> Value {
+fn status_with_retry_after(body: &[u8], code: StatusCode, seconds: u32) -> Value {
     let told = serde_json::from_slice::<Value>(body).ok().filter(|it| it["kind"] == "Status");
     let mut status = told.unwrap_or_else(|| {
         json!({
@@ -52,4 +52,4 @@ fn status_with(body: &[u8], code: StatusCode, seconds: u32) -> Value {
 }
 
 /// What an error takes.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;

@@ -10,13 +10,13 @@ use tokio::sync::{Notify, watch};
 
 use super::*;
 
-fn maps() -> Watch {
+fn config_map_watch() -> ResourceWatch {
     let resource = ApiResource::erase::<ConfigMap>(&());
-    Watch { resource, namespace: None, labels: None, fields: None }
+    ResourceWatch { resource, namespace: None, labels: None, fields: None }
 }
 
 /// An API server that answers each request so; one without an answer waits for ever.
-fn api(answer: impl Fn(&str) -> Option<Value> + Clone + Send + Sync + 'static) -> KubernetesApi {
+fn fake_api(answer: impl Fn(&str) -> Option<Value> + Clone + Send + Sync + 'static) -> KubernetesApi {
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let answer = answer(&request.uri().to_string());
         async move {
@@ -26,15 +26,15 @@ fn api(answer: impl Fn(&str) -> Option<Value> + Clone + Send + Sync + 'static) -
         }
     });
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
-    KubernetesApi::of_client(Client::new(service, "default"), Arc::new(clock))
+    KubernetesApi::from_client(Client::new(service, "default"), Arc::new(clock))
 }
 
 /// What a watch tells until everything was told.
-async fn told(api: &KubernetesApi, watch: &Watch) -> Vec<Seen> {
+async fn collect_until_listed(api: &KubernetesApi, watch: &ResourceWatch) -> Vec<WatchUpdate> {
     let complete = Notify::new();
     let mut told = Vec::new();
     let take = |seen| {
-        if matches!(seen, Seen::Complete) {
+        if matches!(seen, WatchUpdate::ListCompleted) {
             complete.notify_one();
         }
         told.push(seen);
@@ -47,17 +47,17 @@ async fn told(api: &KubernetesApi, watch: &Watch) -> Vec<Seen> {
 }
 
 #[tokio::test]
-async fn who_follows_one_namespace_asks_for_no_other() {
+async fn namespaced_watch_requests_only_its_namespace() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&asked);
-    let api = api(move |uri| {
+    let api = fake_api(move |uri| {
         let is_watch = uri.contains("watch=");
         kept.lock().push(uri.to_owned());
         let list = json!({"apiVersion": "v1", "kind": "ConfigMapList",
             "metadata": {"resourceVersion": "9"}, "items": []});
         (!is_watch).then_some(list)
     });
-    let watch = Watch { namespace: Some("clusters".to_owned()), ..maps() };
+    let watch = ResourceWatch { namespace: Some("clusters".to_owned()), ..config_map_watch() };
     tokio::select! {
         () = watch.follow(&api, drop) => {}
         () = async { while asked.lock().len() < 2 { tokio::task::yield_now().await } } => {}
@@ -65,25 +65,25 @@ async fn who_follows_one_namespace_asks_for_no_other() {
     let asked = asked.lock();
     let path = "/api/v1/namespaces/clusters/configmaps?";
     assert!(asked.iter().all(|uri| uri.contains(path)), "{asked:?}");
-    assert_eq!(watch.action("list"), "list configmaps in namespace clusters");
+    assert_eq!(watch.describe_action("list"), "list configmaps in namespace clusters");
 }
 
 #[tokio::test]
-async fn the_items_of_a_list_say_what_they_are() {
+async fn listed_items_carry_type_meta() {
     // As for every built-in kind: only the list says what its items are.
     let map = json!({"metadata": {"name": "m", "namespace": "clusters-harbour", "uid": "u",
         "resourceVersion": "7"}, "data": {"k": "v"}});
     let list = json!({"apiVersion": "v1", "kind": "ConfigMapList",
         "metadata": {"resourceVersion": "9"}, "items": [map]});
-    let api = api(move |uri| (!uri.contains("watch=")).then(|| list.clone()));
-    let told = told(&api, &maps()).await;
-    let [Seen::Anew, Seen::There(object), Seen::Complete] = &told[..] else { panic!("{told:?}") };
+    let api = fake_api(move |uri| (!uri.contains("watch=")).then(|| list.clone()));
+    let told = collect_until_listed(&api, &config_map_watch()).await;
+    let [WatchUpdate::ListStarted, WatchUpdate::Applied(object), WatchUpdate::ListCompleted] = &told[..] else { panic!("{told:?}") };
     let types = object.types.as_ref().unwrap();
     assert_eq!((types.api_version.as_str(), types.kind.as_str()), ("v1", "ConfigMap"));
 }
 
 #[tokio::test]
-async fn an_outage_that_is_over_does_not_lengthen_the_next_one() {
+async fn backoff_resets_after_an_outage() {
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
     let server = Arc::new(Mutex::new((0, watch::channel(()).0)));
     let asked = Arc::clone(&server);
@@ -96,7 +96,7 @@ async fn an_outage_that_is_over_does_not_lengthen_the_next_one() {
         };
         async move {
             // The watch goes on from where it was, and tells nothing until it breaks again.
-            if !is_list && watches == OUTAGE + 1 {
+            if !is_list && watches == OUTAGE_FAILURES + 1 {
                 end.changed().await.unwrap();
             }
             let list = json!({"apiVersion": "v1", "kind": "ConfigMapList",
@@ -107,8 +107,8 @@ async fn an_outage_that_is_over_does_not_lengthen_the_next_one() {
         }
     });
     let client = Client::new(service, "default");
-    let api = KubernetesApi::of_client(client, Arc::new(clock.clone()));
-    let following = tokio::spawn(async move { maps().follow(&api, drop).await });
+    let api = KubernetesApi::from_client(client, Arc::new(clock.clone()));
+    let following = tokio::spawn(async move { config_map_watch().follow(&api, drop).await });
     let rest = async || {
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -116,9 +116,9 @@ async fn an_outage_that_is_over_does_not_lengthen_the_next_one() {
     };
     rest().await;
     let mut pauses = Vec::new();
-    while server.lock().0 <= OUTAGE {
+    while server.lock().0 <= OUTAGE_FAILURES {
         assert!(pauses.len() < 50, "{pauses:?} {}", server.lock().0);
-        let pause = clock.next_due().unwrap();
+        let pause = clock.time_until_next_deadline().unwrap();
         pauses.push(pause);
         clock.advance(pause);
         rest().await;
@@ -129,17 +129,17 @@ async fn an_outage_that_is_over_does_not_lengthen_the_next_one() {
     rest().await;
     server.lock().1.send_replace(());
     rest().await;
-    let pause = clock.next_due().unwrap();
+    let pause = clock.time_until_next_deadline().unwrap();
     assert!(pause <= Duration::from_millis(200), "{pause:?}");
     following.abort();
 }
 
 /// How often the watch breaks.
-const OUTAGE: u32 = 7;
+const OUTAGE_FAILURES: u32 = 7;
 
 /// What a watch asks for while `passes` goes by, of a server that answers every watch with this and
 /// ends it then: how many lists and how many watches.
-async fn asked(answer: &'static str, passes: Duration) -> (u32, u32) {
+async fn count_requests(answer: &'static str, passes: Duration) -> (u32, u32) {
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
     let counts = Arc::new(Mutex::new((0, 0)));
     let counting = Arc::clone(&counts);
@@ -154,8 +154,8 @@ async fn asked(answer: &'static str, passes: Duration) -> (u32, u32) {
             body.as_bytes().to_vec(),
         ))))
     });
-    let api = KubernetesApi::of_client(Client::new(service, "default"), Arc::new(clock.clone()));
-    let following = tokio::spawn(async move { maps().follow(&api, drop).await });
+    let api = KubernetesApi::from_client(Client::new(service, "default"), Arc::new(clock.clone()));
+    let following = tokio::spawn(async move { config_map_watch().follow(&api, drop).await });
     let end = clock.monotonic() + passes;
     while clock.monotonic() < end {
         for _ in 0..100 {
@@ -169,21 +169,21 @@ async fn asked(answer: &'static str, passes: Duration) -> (u32, u32) {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_every_watch_at_once_is_asked_ever_more_seldom_and_never_for_a_list() {
-    let (lists, watches) = asked("", Duration::from_mins(2)).await;
+async fn immediately_ended_watches_back_off_without_listing() {
+    let (lists, watches) = count_requests("", Duration::from_mins(2)).await;
     assert_eq!(lists, 1);
     // Every five to ten seconds, and some more at the beginning.
     assert!((10..=32).contains(&watches), "{watches}");
 }
 
 #[tokio::test]
-async fn what_a_line_told_that_cannot_be_read_is_listed() {
+async fn unreadable_watch_line_causes_a_list() {
     for line in ["{\"type\":\"ADDED\",\"object\":7}\n", "nothing of the kind\n"] {
-        let (lists, _) = asked(line, Duration::from_secs(1)).await;
+        let (lists, _) = count_requests(line, Duration::from_secs(1)).await;
         assert!((2..=5).contains(&lists), "{lists} for {line}");
     }
     // Half a line of a watch that was cut is told again by the next one.
-    let (lists, watches) = asked("{\"type\":\"ADDED\",\"obj", Duration::from_secs(1)).await;
+    let (lists, watches) = count_requests("{\"type\":\"ADDED\",\"obj", Duration::from_secs(1)).await;
     assert_eq!(lists, 1);
     assert!(watches > 1, "{watches}");
 }

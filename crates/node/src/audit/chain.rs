@@ -11,30 +11,30 @@ use serde::Deserialize;
 use crate::audit::event::{AuditEvent, AuditRecord};
 
 /// What the first line of a chain says about the line before it.
-const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+const FIRST_PREVIOUS_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// Where a chain stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Chain {
+pub(super) struct HashChain {
     sequence: u64,
     previous: String,
 }
 
-impl Default for Chain {
+impl Default for HashChain {
     fn default() -> Self {
-        Self { sequence: 0, previous: NOTHING.to_owned() }
+        Self { sequence: 0, previous: FIRST_PREVIOUS_HASH.to_owned() }
     }
 }
 
-impl Chain {
+impl HashChain {
     /// Goes on after this line, if it is one of a chain.
-    pub(super) fn after(line: &str) -> Option<Self> {
-        let link = Link::parse(line).ok()?;
+    pub(super) fn resume_after(line: &str) -> Option<Self> {
+        let link = HashChainLink::parse(line).ok()?;
         Some(Self { sequence: link.sequence, previous: link.hash.to_owned() })
     }
 
     /// The next line, with its newline.
-    pub(super) fn line(
+    pub(super) fn next_line(
         &mut self,
         time: Timestamp,
         event: AuditEvent,
@@ -43,7 +43,7 @@ impl Chain {
         let record = AuditRecord { sequence: self.sequence + 1, time, event, previous };
         let mut line = serde_json::to_string(&record)?;
         line.pop();
-        let hash = hash_of(&line);
+        let hash = sha256_hex(&line);
         line.push_str(HASH);
         line.push_str(&hash);
         line.push_str(END);
@@ -58,31 +58,31 @@ const HASH: &str = ",\"hash\":\"";
 const END: &str = "\"}";
 
 /// What a line says about its place, checked against its bytes.
-struct Link<'a> {
+struct HashChainLink<'a> {
     sequence: u64,
     previous: String,
     hash: &'a str,
 }
 
-impl<'a> Link<'a> {
+impl<'a> HashChainLink<'a> {
     fn parse(line: &'a str) -> Result<Self, &'static str> {
         #[derive(Deserialize)]
-        struct Place {
+        struct ChainPosition {
             sequence: u64,
             previous: String,
         }
         let (body, rest) = line.rsplit_once(HASH).ok_or("it has no hash")?;
         let hash = rest.strip_suffix(END).ok_or("it does not end with its hash")?;
-        if hash != hash_of(body) {
+        if hash != sha256_hex(body) {
             return Err("it is not what was written: its hash differs");
         }
-        let place: Place =
+        let place: ChainPosition =
             serde_json::from_str(line).map_err(|_error| "it has no place in a chain")?;
         Ok(Self { sequence: place.sequence, previous: place.previous, hash })
     }
 }
 
-fn hash_of(text: &str) -> String {
+fn sha256_hex(text: &str) -> String {
     hex::encode(digest(&SHA256, text.as_bytes()))
 }
 
@@ -98,9 +98,9 @@ pub struct ChainSummary {
     /// How many lines there are.
     pub lines: u64,
     /// How often a chain begins in them: after a start on standard output or with a new file.
-    pub beginnings: u64,
+    pub chain_starts: u64,
     /// The hash of the last line; empty where there is none.
-    pub last: String,
+    pub last_hash: String,
 }
 
 /// A chain does not hold.
@@ -120,17 +120,17 @@ pub struct ChainBreak {
 pub fn verify_chain<'a>(
     lines: impl IntoIterator<Item = &'a str>,
 ) -> Result<ChainSummary, ChainBreak> {
-    let mut summary = ChainSummary { lines: 0, beginnings: 0, last: String::new() };
+    let mut summary = ChainSummary { lines: 0, chain_starts: 0, last_hash: String::new() };
     let mut sequence = None;
     for line in lines {
         summary.lines += 1;
         let fail = |problem| ChainBreak { line: summary.lines, problem };
-        let link = Link::parse(line).map_err(fail)?;
-        let begins = link.sequence == 1 && link.previous == NOTHING;
+        let link = HashChainLink::parse(line).map_err(fail)?;
+        let begins = link.sequence == 1 && link.previous == FIRST_PREVIOUS_HASH;
         if begins {
-            summary.beginnings += 1;
+            summary.chain_starts += 1;
         } else if let Some(before) = sequence {
-            if link.previous != summary.last {
+            if link.previous != summary.last_hash {
                 return Err(fail("it does not follow on the line before: lines are missing"));
             }
             if link.sequence != before + 1 {
@@ -138,7 +138,7 @@ pub fn verify_chain<'a>(
             }
         }
         sequence = Some(link.sequence);
-        link.hash.clone_into(&mut summary.last);
+        link.hash.clone_into(&mut summary.last_hash);
     }
     Ok(summary)
 }

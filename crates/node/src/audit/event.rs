@@ -1,7 +1,7 @@
 //! What stands in the trail.
 
 use jiff::Timestamp;
-use lanyard_keyvault::Pod;
+use lanyard_keyvault::VolumePod;
 use serde::{Deserialize, Serialize};
 
 /// One line of the trail.
@@ -44,7 +44,7 @@ pub enum AuditEvent {
     /// A credential that is older than the mounted one was accepted, because the class says so.
     OlderAccepted {
         /// Whose volume.
-        by: ReadBy,
+        by: ReadRequester,
         /// The object, as `<kind>/<name>`.
         object: String,
         /// The version.
@@ -71,7 +71,7 @@ pub enum AuditEvent {
 
 impl AuditEvent {
     /// Whether the same event twice is two events.
-    pub(super) const fn may_repeat(&self) -> bool {
+    pub(super) const fn is_never_deduplicated(&self) -> bool {
         match self {
             Self::Read(_) | Self::Denied(_) | Self::Refused { .. } => false,
             Self::Started { .. }
@@ -88,7 +88,7 @@ impl AuditEvent {
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRead {
     /// For whom.
-    pub by: ReadBy,
+    pub by: ReadRequester,
     /// The mode of the identity: `managed-identity`, `workload-identity`, `identity-binding`,
     /// `service-principal`.
     pub identity_mode: String,
@@ -108,13 +108,13 @@ pub struct ObjectRead {
     pub stale: bool,
     /// Who allowed it.
     #[serde(flatten)]
-    pub judgement: Judgement,
+    pub verdict: AuditVerdict,
 }
 
 /// A pod, and the class of its volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ReadBy {
+pub struct ReadRequester {
     /// The pod's namespace.
     pub namespace: String,
     /// The pod.
@@ -127,9 +127,9 @@ pub struct ReadBy {
     pub class: String,
 }
 
-impl ReadBy {
+impl ReadRequester {
     /// A pod through a class.
-    pub fn new(pod: &Pod, class: &str) -> Self {
+    pub fn new(pod: &VolumePod, class: &str) -> Self {
         Self {
             namespace: pod.namespace.clone(),
             pod: pod.name.clone(),
@@ -144,7 +144,7 @@ impl ReadBy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "camelCase")]
 #[non_exhaustive]
-pub enum Judgement {
+pub enum AuditVerdict {
     /// A rule of the policy.
     Allowed {
         /// Its name.

@@ -6,11 +6,11 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::audit::chain::Chain;
+use crate::audit::chain::HashChain;
 use crate::audit::{AuditError, AuditSink};
 
 /// How much of the end of a file is read to find its last line. A line is some hundred bytes.
-const TAIL: u64 = 64 << 10;
+const TAIL_BYTES: u64 = 64 << 10;
 
 /// Takes lines.
 pub(super) trait LineOutput: fmt::Debug + Send {
@@ -19,11 +19,11 @@ pub(super) trait LineOutput: fmt::Debug + Send {
 }
 
 /// Opens what was asked for, and says where its chain stands.
-pub(super) fn open(sink: &AuditSink) -> Result<(Box<dyn LineOutput>, Chain), AuditError> {
+pub(super) fn open_output(sink: &AuditSink) -> Result<(Box<dyn LineOutput>, HashChain), AuditError> {
     match sink {
-        AuditSink::Stdout => Ok((Box::new(Stdout), Chain::default())),
+        AuditSink::Stdout => Ok((Box::new(StdoutOutput), HashChain::default())),
         AuditSink::File(path) => {
-            let (file, chain) = FileOutput::open(path)
+            let (file, chain) = AuditFileOutput::open(path)
                 .map_err(|source| AuditError::Open { path: path.clone(), source })?;
             Ok((Box::new(file), chain))
         }
@@ -32,9 +32,9 @@ pub(super) fn open(sink: &AuditSink) -> Result<(Box<dyn LineOutput>, Chain), Aud
 
 /// Standard output.
 #[derive(Debug)]
-struct Stdout;
+struct StdoutOutput;
 
-impl LineOutput for Stdout {
+impl LineOutput for StdoutOutput {
     fn write_line(&mut self, line: &str) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(line.as_bytes())?;
@@ -45,67 +45,67 @@ impl LineOutput for Stdout {
 /// A file that is appended to. Whoever rotates it may rename it or cut it: a renamed one is left
 /// for a new one of the old name.
 #[derive(Debug)]
-pub(super) struct FileOutput {
+pub(super) struct AuditFileOutput {
     path: PathBuf,
     file: File,
-    identity: (u64, u64),
+    file_id: (u64, u64),
     /// Whether the file ends inside a line: a process was killed there, or a disk was full.
-    torn: bool,
+    ends_mid_line: bool,
 }
 
-impl FileOutput {
+impl AuditFileOutput {
     /// Opens the file, made if need be, and finds where its chain stands.
-    pub(super) fn open(path: &Path) -> io::Result<(Self, Chain)> {
-        let file = append(path)?;
+    pub(super) fn open(path: &Path) -> io::Result<(Self, HashChain)> {
+        let file = open_append(path)?;
         let (last, torn) = last_line(path)?;
         let chain = match last {
-            None => Chain::default(),
-            Some(line) => Chain::after(&line).unwrap_or_else(|| {
+            None => HashChain::default(),
+            Some(line) => HashChain::resume_after(&line).unwrap_or_else(|| {
                 tracing::warn!(
                     path = %path.display(),
                     "the last line of the audit trail is not one; a new chain begins"
                 );
-                Chain::default()
+                HashChain::default()
             }),
         };
-        let identity = identity(&file.metadata()?);
-        Ok((Self { path: path.to_owned(), file, identity, torn }, chain))
+        let identity = file_id_of(&file.metadata()?);
+        Ok((Self { path: path.to_owned(), file, file_id: identity, ends_mid_line: torn }, chain))
     }
 
     /// Leaves a file that does not have the name any more.
-    fn follow(&mut self) -> io::Result<()> {
+    fn reopen_if_renamed(&mut self) -> io::Result<()> {
         let there = match std::fs::metadata(&self.path) {
-            Ok(metadata) => Some(identity(&metadata)),
+            Ok(metadata) => Some(file_id_of(&metadata)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        if there != Some(self.identity) {
-            self.file = append(&self.path)?;
-            self.identity = identity(&self.file.metadata()?);
-            self.torn = last_line(&self.path)?.1;
+        if there != Some(self.file_id) {
+            self.file = open_append(&self.path)?;
+            self.file_id = file_id_of(&self.file.metadata()?);
+            self.ends_mid_line = last_line(&self.path)?.1;
         }
         Ok(())
     }
 }
 
-impl LineOutput for FileOutput {
+impl LineOutput for AuditFileOutput {
     fn write_line(&mut self, line: &str) -> io::Result<()> {
-        self.follow()?;
-        if self.torn {
+        self.reopen_if_renamed()?;
+        if self.ends_mid_line {
             self.file.write_all(b"\n")?;
         }
-        self.torn = true;
+        self.ends_mid_line = true;
         self.file.write_all(line.as_bytes())?;
-        self.torn = false;
+        self.ends_mid_line = false;
         Ok(())
     }
 }
 
-fn append(path: &Path) -> io::Result<File> {
+fn open_append(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
-fn identity(metadata: &Metadata) -> (u64, u64) {
+fn file_id_of(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
@@ -113,9 +113,9 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
 fn last_line(path: &Path) -> io::Result<(Option<String>, bool)> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
     let mut tail = Vec::new();
-    file.take(TAIL).read_to_end(&mut tail)?;
+    file.take(TAIL_BYTES).read_to_end(&mut tail)?;
     let torn = tail.last().is_some_and(|byte| *byte != b'\n');
     let text = String::from_utf8_lossy(&tail);
     let whole = text.rsplit_once('\n').map(|(whole, _)| whole);

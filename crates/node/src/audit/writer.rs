@@ -8,18 +8,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::audit::WAITING_LINES;
-use crate::audit::chain::Chain;
+use crate::audit::MAX_PENDING_LINES;
+use crate::audit::chain::HashChain;
 use crate::audit::event::AuditEvent;
 use crate::audit::output::LineOutput;
-use crate::audit::recent::Recent;
+use crate::audit::recent_events::RecentAuditEvents;
 
 /// How long lines that could not be written wait when no other comes.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the writer is told.
 #[derive(Debug)]
-pub(super) enum Message {
+pub(super) enum AuditWriterMessage {
     /// Something happened.
     Event {
         /// When.
@@ -35,78 +35,78 @@ pub(super) enum Message {
 
 /// Writes events as lines of a chain. Lines that cannot be written wait.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct AuditWriter {
     output: Box<dyn LineOutput>,
-    chain: Chain,
-    waiting: VecDeque<String>,
-    lost: u64,
+    chain: HashChain,
+    pending_lines: VecDeque<String>,
+    lost_events: u64,
     is_failing: bool,
     /// What is lost is not remembered there.
-    recent: Arc<Mutex<Recent>>,
+    recent: Arc<Mutex<RecentAuditEvents>>,
 }
 
-impl Writer {
+impl AuditWriter {
     pub(super) fn new(
         output: Box<dyn LineOutput>,
-        chain: Chain,
-        recent: Arc<Mutex<Recent>>,
+        chain: HashChain,
+        recent: Arc<Mutex<RecentAuditEvents>>,
     ) -> Self {
-        Self { output, chain, waiting: VecDeque::new(), lost: 0, is_failing: false, recent }
+        Self { output, chain, pending_lines: VecDeque::new(), lost_events: 0, is_failing: false, recent }
     }
 
     /// Writes until nobody is left who could add something.
-    pub(super) fn run(&mut self, messages: &Receiver<Message>) {
+    pub(super) fn run(&mut self, messages: &Receiver<AuditWriterMessage>) {
         loop {
-            let message = if self.waiting.is_empty() {
+            let message = if self.pending_lines.is_empty() {
                 messages.recv().map_err(|_gone| RecvTimeoutError::Disconnected)
             } else {
-                messages.recv_timeout(TRY_AGAIN)
+                messages.recv_timeout(RETRY_INTERVAL)
             };
             match message {
-                Ok(Message::Event { time, event, lost_before }) => {
-                    self.take(time, *event, lost_before);
-                    self.write();
+                Ok(AuditWriterMessage::Event { time, event, lost_before }) => {
+                    self.enqueue(time, *event, lost_before);
+                    self.write_pending();
                 }
-                Ok(Message::Flush(done)) => {
-                    self.write();
+                Ok(AuditWriterMessage::Flush(done)) => {
+                    self.write_pending();
                     // Whoever asked may have gone away.
                     let _ = done.send(());
                 }
-                Err(RecvTimeoutError::Timeout) => self.write(),
-                Err(RecvTimeoutError::Disconnected) => return self.write(),
+                Err(RecvTimeoutError::Timeout) => self.write_pending(),
+                Err(RecvTimeoutError::Disconnected) => return self.write_pending(),
             }
         }
     }
 
     /// Makes the event a line, if there is room. The chain is extended only by lines that will be
     /// written, so that a gap shows as a count and not as a break.
-    pub(super) fn take(&mut self, time: Timestamp, event: AuditEvent, lost_before: u64) {
-        self.lost += lost_before;
-        if self.waiting.len() >= WAITING_LINES {
-            self.lost += 1;
+    pub(super) fn enqueue(&mut self, time: Timestamp, event: AuditEvent, lost_before: u64) {
+        self.lost_events += lost_before;
+        if self.pending_lines.len() >= MAX_PENDING_LINES {
+            self.lost_events += 1;
             self.recent.lock().remove(&event);
             return;
         }
-        if self.lost > 0 {
-            let count = std::mem::take(&mut self.lost);
-            self.push(time, AuditEvent::Lost { count });
+        if self.lost_events > 0 {
+            let count = std::mem::take(&mut self.lost_events);
+            self.push_line(time, AuditEvent::Lost { count });
         }
-        self.push(time, event);
+        self.push_line(time, event);
     }
 
-    fn push(&mut self, time: Timestamp, event: AuditEvent) {
-        match self.chain.line(time, event) {
-            Ok(line) => self.waiting.push_back(line),
+    fn push_line(&mut self, time: Timestamp, event: AuditEvent) {
+        match self.chain.next_line(time, event) {
+            Ok(line) => self.pending_lines.push_back(line),
             Err(error) => tracing::error!(%error, "an audit event cannot be written as JSON"),
         }
     }
 
     /// Writes the lines that wait, oldest first, until one cannot be written.
-    pub(super) fn write(&mut self) {
-        while let Some(line) = self.waiting.front() {
+    pub(super) fn write_pending(&mut self) {
+        while let Some(line) = self.pending_lines.front() {
             match self.output.write_line(line) {
                 Ok(()) => {
-                    self.waiting.pop_front();
+                    self.pending_lines.pop_front();
                     if std::mem::take(&mut self.is_failing) {
                         tracing::warn!("the audit trail can be written again");
                     }

@@ -7,25 +7,25 @@ use lanyard_grpc::csi::{
     GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
     GetPluginInfoResponse, PluginCapability, ProbeRequest, ProbeResponse,
 };
-use lanyard_telemetry::Gate;
+use lanyard_telemetry::ReadinessGate;
 use tonic::{Request, Response, Status};
 
 use super::DriverName;
 
 /// Answers for the driver.
 #[derive(Debug)]
-pub(crate) struct IdentityService {
+pub(crate) struct CsiIdentityService {
     name: DriverName,
     version: String,
-    registration: Gate,
+    registration_gate: ReadinessGate,
     capabilities: Vec<PluginCapability>,
 }
 
-impl IdentityService {
+impl CsiIdentityService {
     /// A driver of this name and version. It is ready when every gate but that of its registration
     /// is open, because the kubelet registers what is ready.
-    pub(crate) const fn new(name: DriverName, version: String, registration: Gate) -> Self {
-        Self { name, version, registration, capabilities: Vec::new() }
+    pub(crate) const fn new(name: DriverName, version: String, registration_gate: ReadinessGate) -> Self {
+        Self { name, version, registration_gate, capabilities: Vec::new() }
     }
 
     /// The driver with the controller of csi-sanity.
@@ -36,7 +36,7 @@ impl IdentityService {
 }
 
 #[tonic::async_trait]
-impl Identity for IdentityService {
+impl Identity for CsiIdentityService {
     async fn get_plugin_info(
         &self,
         _request: Request<GetPluginInfoRequest>,
@@ -61,6 +61,6 @@ impl Identity for IdentityService {
         &self,
         _request: Request<ProbeRequest>,
     ) -> Result<Response<ProbeResponse>, Status> {
-        Ok(Response::new(ProbeResponse { ready: Some(self.registration.others_are_open()) }))
+        Ok(Response::new(ProbeResponse { ready: Some(self.registration_gate.others_are_open()) }))
     }
 }

@@ -16,59 +16,59 @@ use tonic::{Request, Response, Status};
 use tracing::Instrument;
 
 use crate::metrics::NodeMetrics;
-use crate::order::{InvalidOrder, MountOrder, OrderRules};
+use crate::publish_request::{InvalidPublishRequest, PublishRequest, VolumeRequestParser};
 use crate::publisher::{PublishFailure, Publisher};
 
 /// Answers the kubelet.
 #[derive(Debug)]
-pub(crate) struct NodeService {
+pub(crate) struct CsiNodeService {
     publisher: Publisher,
-    rules: OrderRules,
+    rules: VolumeRequestParser,
     node_id: String,
     metrics: NodeMetrics,
-    slots: Arc<Semaphore>,
+    publish_slots: Arc<Semaphore>,
 }
 
-impl NodeService {
+impl CsiNodeService {
     /// The node `node_id`, whose volumes this publisher makes.
     pub(crate) fn new(
         publisher: Publisher,
-        rules: OrderRules,
+        rules: VolumeRequestParser,
         node_id: String,
         metrics: NodeMetrics,
     ) -> Self {
-        let slots = Arc::new(Semaphore::new(MOST_PUBLISHES));
-        Self { publisher, rules, node_id, metrics, slots }
+        let publish_slots = Arc::new(Semaphore::new(MAX_CONCURRENT_PUBLISHES));
+        Self { publisher, rules, node_id, metrics, publish_slots }
     }
 
-    async fn publish(&self, order: MountOrder) -> Result<(), PublishFailure> {
+    async fn publish(&self, order: PublishRequest) -> Result<(), PublishFailure> {
         let target = order.target.clone();
         // It is never closed; without a slot the work would go on as well. It is taken for the
         // work, not for the call: the caller may go away before.
-        let slot = Arc::clone(&self.slots).acquire_owned().await.ok();
-        let result = self.publisher.publish_within(order, slot).await;
+        let slot = Arc::clone(&self.publish_slots).acquire_owned().await.ok();
+        let result = self.publisher.publish_with_permit(order, slot).await;
         match &result {
             Ok(()) => {
                 let filled_by = self.publisher.state(&target).and_then(|it| it.provider.clone());
-                self.metrics.published(filled_by.as_deref(), Ok(()));
+                self.metrics.record_publish(filled_by.as_deref(), Ok(()));
             }
-            Err(failure) if failure.is_departure() => {}
+            Err(failure) if failure.is_aborted_by_unpublish() => {}
             Err(failure) => {
-                self.metrics.published(failure.provider.as_deref(), Err(failure.code));
+                self.metrics.record_publish(failure.provider.as_deref(), Err(failure.code));
             }
         }
-        result.inspect_err(|failure| complain("publish", failure))
+        result.inspect_err(|failure| log_failure("publish", failure))
     }
 
     async fn unpublish(&self, volume: &str, target: &Path) -> Result<(), PublishFailure> {
         let result = self.publisher.unpublish(volume, target).await;
-        self.metrics.unpublished(result.is_ok());
-        result.inspect_err(|failure| complain("unpublish", failure))
+        self.metrics.record_unpublish(result.is_ok());
+        result.inspect_err(|failure| log_failure("unpublish", failure))
     }
 }
 
 #[tonic::async_trait]
-impl Node for NodeService {
+impl Node for CsiNodeService {
     async fn node_publish_volume(
         &self,
         request: Request<NodePublishVolumeRequest>,
@@ -78,9 +78,9 @@ impl Node for NodeService {
         let order = match self.rules.parse_publish(request) {
             Ok(order) => order,
             Err(refused) => {
-                self.metrics.published(None, Err(OutcomeCode::InvalidRequest));
+                self.metrics.record_publish(None, Err(OutcomeCode::InvalidRequest));
                 let is_mounted = self.publisher.is_mounted(Path::new(&target)).await;
-                return Err(refusal("publish", &refused, is_mounted));
+                return Err(invalid_request_status("publish", &refused, is_mounted));
             }
         };
         let (volume, pod) = (order.volume_id.as_str(), order.pod.to_string());
@@ -97,8 +97,8 @@ impl Node for NodeService {
         let NodeUnpublishVolumeRequest { volume_id, target_path } = request.into_inner();
         let parsed = self.rules.parse_unpublish(volume_id, target_path);
         let (volume, target) = parsed.map_err(|refused| {
-            self.metrics.unpublished(false);
-            refusal("unpublish", &refused, false)
+            self.metrics.record_unpublish(false);
+            invalid_request_status("unpublish", &refused, false)
         })?;
         let span = tracing::info_span!("csi.unpublish", volume);
         let unpublished = self.unpublish(&volume, &target).instrument(span).await;
@@ -126,33 +126,33 @@ impl Node for NodeService {
     }
 }
 
-impl From<&InvalidOrder> for PublishFailure {
-    fn from(refused: &InvalidOrder) -> Self {
+impl From<&InvalidPublishRequest> for PublishFailure {
+    fn from(refused: &InvalidPublishRequest) -> Self {
         Self {
             code: refused.code(),
             message: refused.to_string(),
             hint: refused.hint().to_owned(),
             grpc: tonic::Code::InvalidArgument,
             retry: lanyard_keyvault::RetryClass::Invalid,
-            turned_away: None,
+            suppressed_for: None,
             provider: None,
         }
     }
 }
 
 /// The kubelet would forget a volume that stays mounted, were the refusal final.
-fn refusal(call: &'static str, refused: &InvalidOrder, is_mounted: bool) -> Status {
+fn invalid_request_status(call: &'static str, refused: &InvalidPublishRequest, is_mounted: bool) -> Status {
     let failure = PublishFailure::from(refused);
-    let failure = if is_mounted { failure.not_final() } else { failure };
-    complain(call, &failure);
+    let failure = if is_mounted { failure.into_non_final() } else { failure };
+    log_failure(call, &failure);
     failure.status()
 }
 
-fn complain(call: &'static str, failure: &PublishFailure) {
+fn log_failure(call: &'static str, failure: &PublishFailure) {
     let PublishFailure { code, message, hint, .. } = failure;
     tracing::warn!(call, %code, hop = %code.hop(), hint, "{message}");
 }
 
 /// Volumes are published in parallel, because a kubelet waits for none of them to begin the next.
 /// Beyond this many the rest wait, so that memory has a bound.
-const MOST_PUBLISHES: usize = 256;
+const MAX_CONCURRENT_PUBLISHES: usize = 256;

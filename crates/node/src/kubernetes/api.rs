@@ -6,18 +6,18 @@ use std::ops::Deref;
 use kube::Api;
 use kube::api::ListParams;
 use lanyard_api::SecretProviderClass;
-use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
+use lanyard_kubernetes::{ApiError, KubernetesApi, ApiRetryPolicy};
 
 use crate::metrics::NodeMetrics;
 
 /// The Kubernetes API, and the metrics of what is written through it. Clones share both.
 #[derive(Clone)]
-pub struct NodeApi {
+pub struct NodeKubernetesApi {
     kubernetes: KubernetesApi,
     metrics: Option<NodeMetrics>,
 }
 
-impl NodeApi {
+impl NodeKubernetesApi {
     /// The node's way to the API.
     pub const fn new(kubernetes: KubernetesApi) -> Self {
         Self { kubernetes, metrics: None }
@@ -25,7 +25,7 @@ impl NodeApi {
 
     /// The same, and what is written through it is counted.
     #[must_use]
-    pub fn counted_by(self, metrics: NodeMetrics) -> Self {
+    pub fn with_metrics(self, metrics: NodeMetrics) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
@@ -39,17 +39,17 @@ impl NodeApi {
         let classes = Api::<SecretProviderClass>::all(self.client().clone());
         let one = ListParams::default().limit(1);
         let list = || classes.list_metadata(&one);
-        self.call(Patience::ONE_TRY, "list SecretProviderClasses", list).await.map(|_| ())
+        self.call(ApiRetryPolicy::SINGLE_ATTEMPT, "list SecretProviderClasses", list).await.map(|_| ())
     }
 
-    pub(crate) fn count(&self, count: impl FnOnce(&NodeMetrics)) {
+    pub(crate) fn record_metrics(&self, count: impl FnOnce(&NodeMetrics)) {
         if let Some(metrics) = &self.metrics {
             count(metrics);
         }
     }
 }
 
-impl Deref for NodeApi {
+impl Deref for NodeKubernetesApi {
     type Target = KubernetesApi;
 
     fn deref(&self) -> &KubernetesApi {
@@ -57,7 +57,7 @@ impl Deref for NodeApi {
     }
 }
 
-impl fmt::Debug for NodeApi {
+impl fmt::Debug for NodeKubernetesApi {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("NodeApi").finish_non_exhaustive()
     }

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use aws_lc_rs::digest::{Context, SHA256};
 
 /// SHA-256 of the parts, each ended so that no two lists of parts read the same.
-pub(crate) fn digest_of(parts: &[&str]) -> [u8; 32] {
-    digest_of_bytes(parts.iter().map(|part| part.as_bytes()))
+pub(crate) fn sha256_of_texts(parts: &[&str]) -> [u8; 32] {
+    sha256_of_parts(parts.iter().map(|part| part.as_bytes()))
 }
 
 /// The same of bytes.
-pub(crate) fn digest_of_bytes<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+pub(crate) fn sha256_of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     for part in parts {
         context.update(&part.len().to_le_bytes());
@@ -22,7 +22,7 @@ pub(crate) fn digest_of_bytes<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> 
 }
 
 /// The first `bytes` of a digest in hexadecimal.
-pub(crate) fn hex_of(digest: &[u8; 32], bytes: usize) -> String {
+pub(crate) fn hex_prefix(digest: &[u8; 32], bytes: usize) -> String {
     let mut text = String::with_capacity(bytes * 2);
     for byte in digest.iter().take(bytes) {
         // Writing to a string cannot fail.
@@ -36,8 +36,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_that_are_cut_elsewhere_have_another_digest() {
-        assert_ne!(digest_of(&["ab", "c"]), digest_of(&["a", "bc"]));
-        assert_eq!(hex_of(&digest_of(&["a"]), 4).len(), 8);
+    fn digest_depends_on_part_boundaries() {
+        assert_ne!(sha256_of_texts(&["ab", "c"]), sha256_of_texts(&["a", "bc"]));
+        assert_eq!(hex_prefix(&sha256_of_texts(&["a"]), 4).len(), 8);
     }
 }

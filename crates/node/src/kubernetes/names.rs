@@ -2,26 +2,26 @@
 
 use std::path::Path;
 
-use lanyard_keyvault::Pod;
+use lanyard_keyvault::VolumePod;
 
-use super::digest::{digest_of, hex_of};
+use super::digest::{sha256_of_texts, hex_prefix};
 
 /// The name of the pod status of a volume: `<pod>-<namespace>-<class>`, as upstream, by which it
 /// and we find each other's. One that is too long for an object ends in its digest.
-pub(crate) fn pod_status_name(pod: &Pod, class: &str) -> String {
-    let name = plain_name(pod, class);
+pub(crate) fn pod_status_name(pod: &VolumePod, class: &str) -> String {
+    let name = plain_pod_status_name(pod, class);
     if name.len() <= MAX_NAME {
         return name;
     }
-    let digest = digest_of(&[&name]);
-    cut(&name, MAX_NAME, &hex_of(&digest, DIGEST_BYTES))
+    let digest = sha256_of_texts(&[&name]);
+    truncate_with_suffix(&name, MAX_NAME, &hex_prefix(&digest, DIGEST_BYTES))
 }
 
 /// The name of the pod status of a volume whose plain name is another volume's.
-pub(crate) fn pod_status_name_beside(pod: &Pod, class: &str, target: &Path) -> String {
+pub(crate) fn pod_status_name_with_digest(pod: &VolumePod, class: &str, target: &Path) -> String {
     let target = target.to_string_lossy();
-    let digest = digest_of(&[&pod.namespace, &pod.name, class, &target]);
-    cut(&plain_name(pod, class), MAX_NAME, &hex_of(&digest, DIGEST_BYTES))
+    let digest = sha256_of_texts(&[&pod.namespace, &pod.name, class, &target]);
+    truncate_with_suffix(&plain_pod_status_name(pod, class), MAX_NAME, &hex_prefix(&digest, DIGEST_BYTES))
 }
 
 /// The value of the node's label: the name of the node, or its beginning and its digest where
@@ -30,21 +30,21 @@ pub(crate) fn node_label_value(node: &str) -> String {
     if node.len() <= MAX_LABEL {
         return node.to_owned();
     }
-    cut(node, MAX_LABEL, &hex_of(&digest_of(&[node]), DIGEST_BYTES))
+    truncate_with_suffix(node, MAX_LABEL, &hex_prefix(&sha256_of_texts(&[node]), DIGEST_BYTES))
 }
 
 /// The name of an event about an object.
 pub(crate) fn event_name(object: &str, digest: &[u8; 32]) -> String {
-    cut(object, MAX_NAME, &hex_of(digest, DIGEST_BYTES))
+    truncate_with_suffix(object, MAX_NAME, &hex_prefix(digest, DIGEST_BYTES))
 }
 
-fn plain_name(pod: &Pod, class: &str) -> String {
+fn plain_pod_status_name(pod: &VolumePod, class: &str) -> String {
     format!("{}-{}-{class}", pod.name, pod.namespace)
 }
 
 /// As much of a name as there is room for, and an ending. What is cut ends in a letter or digit,
 /// so that the whole stays a name.
-fn cut(name: &str, limit: usize, ending: &str) -> String {
+fn truncate_with_suffix(name: &str, limit: usize, ending: &str) -> String {
     let room = limit - ending.len() - 1;
     let kept: String = name.chars().take(room).collect();
     let kept = kept.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());
@@ -63,8 +63,8 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str) -> Pod {
-        Pod {
+    fn pod(name: &str) -> VolumePod {
+        VolumePod {
             namespace: "clusters-one".to_owned(),
             name: name.to_owned(),
             uid: "u".to_owned(),
@@ -99,7 +99,7 @@ mod tests {
     fn volumes_that_would_share_a_name_get_one_each() {
         let (one, two) = (pod("p"), pod("p-clusters-one-q"));
         assert_eq!(pod_status_name(&one, "q-clusters-one-c"), pod_status_name(&two, "c"));
-        let beside = |target: &str| pod_status_name_beside(&pod("p"), "c", Path::new(target));
+        let beside = |target: &str| pod_status_name_with_digest(&pod("p"), "c", Path::new(target));
         assert_ne!(beside("/one"), beside("/two"));
         assert!(beside("/one").starts_with("p-clusters-one-c-"));
     }
@@ -121,7 +121,7 @@ mod tests {
         ) {
             let pod = pod(&name);
             prop_assert!(is_subdomain(&pod_status_name(&pod, &class)));
-            prop_assert!(is_subdomain(&pod_status_name_beside(&pod, &class, Path::new("/t"))));
+            prop_assert!(is_subdomain(&pod_status_name_with_digest(&pod, &class, Path::new("/t"))));
             prop_assert!(is_subdomain(&event_name(&name, &[7; 32])));
             prop_assert!(node_label_value(&name).len() <= 63);
         }

@@ -12,16 +12,16 @@ use async_trait::async_trait;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lanyard_api::SecretProviderClassPodStatus;
-use lanyard_kubernetes::{ApiError, Patience};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
 use parking_lot::Mutex;
 
-use self::desired::{Place, desired_pod_status, fingerprint, is_same, leftovers, place};
+use self::desired::{PodStatusNameKind, desired_pod_status, report_fingerprint, is_up_to_date, owner_cleanup_patch, select_name_kind};
 use super::FIELD_MANAGER;
-use super::api::NodeApi;
-use super::events::EventQueue;
-use super::names::{node_label_value, pod_status_name, pod_status_name_beside};
+use super::api::NodeKubernetesApi;
+use super::events::PodEventQueue;
+use super::names::{node_label_value, pod_status_name, pod_status_name_with_digest};
 use crate::metrics::StatusWrite;
-use crate::reporter::{Notice, ReportError, Reporter, VolumeReport};
+use crate::reporter::{PodEvent, StatusReportError, Reporter, VolumeReport};
 
 /// Writes a `SecretProviderClassPodStatus` per volume, and events about pods.
 ///
@@ -35,11 +35,11 @@ use crate::reporter::{Notice, ReportError, Reporter, VolumeReport};
 /// other. Here the volume that finds the name taken writes beside it, under a name with a digest of
 /// its target.
 pub struct KubeReporter {
-    api: NodeApi,
+    api: NodeKubernetesApi,
     settings: KubeReporterSettings,
     node_label: String,
-    events: EventQueue,
-    names: Mutex<HashMap<ObjectName, Arc<Name>>>,
+    events: PodEventQueue,
+    status_names: Mutex<HashMap<NamespacedStatusName, Arc<SharedStatusName>>>,
 }
 
 /// How pod statuses are written.
@@ -47,48 +47,48 @@ pub struct KubeReporter {
 pub struct KubeReporterSettings {
     /// After how long a status that was not written meanwhile is read again, in case somebody
     /// else removed or changed it.
-    pub read_again_after: Duration,
+    pub reread_after: Duration,
 }
 
 impl Default for KubeReporterSettings {
     fn default() -> Self {
-        Self { read_again_after: Duration::from_hours(1) }
+        Self { reread_after: Duration::from_hours(1) }
     }
 }
 
 /// A namespace and a name.
-type ObjectName = (String, String);
+type NamespacedStatusName = (String, String);
 
 /// The volumes that share a plain name: at most one of them is being written.
 #[derive(Default)]
-struct Name {
-    settled: tokio::sync::Mutex<BTreeMap<PathBuf, Settled>>,
+struct SharedStatusName {
+    written: tokio::sync::Mutex<BTreeMap<PathBuf, WrittenPodStatus>>,
     /// Those that went away while one was being written.
-    gone: Mutex<Vec<PathBuf>>,
+    forgotten_targets: Mutex<Vec<PathBuf>>,
 }
 
-impl Name {
+impl SharedStatusName {
     /// Forgets a volume, at once or as soon as nobody is writing.
     fn forget(&self, target: &Path) {
-        self.gone.lock().push(target.to_owned());
-        if let Ok(mut settled) = self.settled.try_lock() {
-            self.sweep(&mut settled);
+        self.forgotten_targets.lock().push(target.to_owned());
+        if let Ok(mut settled) = self.written.try_lock() {
+            self.remove_forgotten(&mut settled);
         }
     }
 
-    fn sweep(&self, settled: &mut BTreeMap<PathBuf, Settled>) {
-        for target in self.gone.lock().drain(..) {
+    fn remove_forgotten(&self, settled: &mut BTreeMap<PathBuf, WrittenPodStatus>) {
+        for target in self.forgotten_targets.lock().drain(..) {
             settled.remove(&target);
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.settled.try_lock().is_ok_and(|settled| settled.is_empty())
+        self.written.try_lock().is_ok_and(|settled| settled.is_empty())
     }
 }
 
 /// What stands in the API about a volume, as far as we know.
-struct Settled {
+struct WrittenPodStatus {
     name: String,
     fingerprint: [u8; 32],
     read_at: Duration,
@@ -97,140 +97,140 @@ struct Settled {
 impl KubeReporter {
     /// Reports of the node of this name. Events go through `events`.
     pub fn new(
-        api: NodeApi,
+        api: NodeKubernetesApi,
         node: &str,
-        events: EventQueue,
+        events: PodEventQueue,
         settings: KubeReporterSettings,
     ) -> Self {
-        let names = Mutex::new(HashMap::new());
-        Self { api, settings, node_label: node_label_value(node), events, names }
+        let status_names = Mutex::new(HashMap::new());
+        Self { api, settings, node_label: node_label_value(node), events, status_names }
     }
 
-    async fn settle(
+    async fn write_status(
         &self,
         report: &VolumeReport,
-        settled: &mut BTreeMap<PathBuf, Settled>,
+        settled: &mut BTreeMap<PathBuf, WrittenPodStatus>,
     ) -> Result<(), ApiError> {
         let now = self.api.clock().monotonic();
-        let fingerprint = fingerprint(report);
+        let fingerprint = report_fingerprint(report);
         // Whoever stops waiting in the middle leaves nobody knowing what stands there.
         let (name, existing) = match settled.remove(&report.target) {
             Some(before) if before.fingerprint == fingerprint => {
-                if now.saturating_sub(before.read_at) < self.settings.read_again_after {
-                    self.api.count(|metrics| metrics.status_written(StatusWrite::Unchanged));
+                if now.saturating_sub(before.read_at) < self.settings.reread_after {
+                    self.api.record_metrics(|metrics| metrics.record_status_write(StatusWrite::Unchanged));
                     settled.insert(report.target.clone(), before);
                     return Ok(());
                 }
-                let existing = self.fetch(report, &before.name).await?;
+                let existing = self.fetch_status(report, &before.name).await?;
                 (before.name, existing)
             }
             // What stands there is what we wrote, and that is something else.
             Some(before) => (before.name, None),
-            None => self.find(report).await?,
+            None => self.choose_name(report).await?,
         };
         let desired = desired_pod_status(report, &name, &self.node_label);
-        let result = if existing.is_some_and(|existing| is_same(&existing, &desired)) {
+        let result = if existing.is_some_and(|existing| is_up_to_date(&existing, &desired)) {
             StatusWrite::Unchanged
         } else {
-            self.apply(&desired).await?;
+            self.apply_status(&desired).await?;
             StatusWrite::Written
         };
-        self.api.count(|metrics| metrics.status_written(result));
-        let entry = Settled { name, fingerprint, read_at: now };
+        self.api.record_metrics(|metrics| metrics.record_status_write(result));
+        let entry = WrittenPodStatus { name, fingerprint, read_at: now };
         settled.insert(report.target.clone(), entry);
         Ok(())
     }
 
     /// The name for a volume that this process sees first, and what stands there.
-    async fn find(
+    async fn choose_name(
         &self,
         report: &VolumeReport,
     ) -> Result<(String, Option<SecretProviderClassPodStatus>), ApiError> {
         let name = pod_status_name(&report.pod, &report.class_name);
-        let existing = self.fetch(report, &name).await?;
-        if place(existing.as_ref(), report) == Place::Plain {
+        let existing = self.fetch_status(report, &name).await?;
+        if select_name_kind(existing.as_ref(), report) == PodStatusNameKind::Plain {
             return Ok((name, existing));
         }
-        let name = pod_status_name_beside(&report.pod, &report.class_name, &report.target);
-        let existing = self.fetch(report, &name).await?;
+        let name = pod_status_name_with_digest(&report.pod, &report.class_name, &report.target);
+        let existing = self.fetch_status(report, &name).await?;
         Ok((name, existing))
     }
 
-    fn statuses(&self, namespace: &str) -> Api<SecretProviderClassPodStatus> {
+    fn pod_statuses_api(&self, namespace: &str) -> Api<SecretProviderClassPodStatus> {
         Api::namespaced(self.api.client().clone(), namespace)
     }
 
-    async fn fetch(
+    async fn fetch_status(
         &self,
         report: &VolumeReport,
         name: &str,
     ) -> Result<Option<SecretProviderClassPodStatus>, ApiError> {
         let namespace = &report.pod.namespace;
-        let statuses = self.statuses(namespace);
+        let statuses = self.pod_statuses_api(namespace);
         let action = format!("read SecretProviderClassPodStatus {namespace}/{name}");
-        self.api.find(Patience::USUAL, action, || statuses.get(name)).await
+        self.api.call_optional(ApiRetryPolicy::STANDARD, action, || statuses.get(name)).await
     }
 
-    async fn apply(&self, desired: &SecretProviderClassPodStatus) -> Result<(), ApiError> {
+    async fn apply_status(&self, desired: &SecretProviderClassPodStatus) -> Result<(), ApiError> {
         let namespace = desired.metadata.namespace.as_deref().unwrap_or_default();
         let name = desired.metadata.name.as_deref().unwrap_or_default();
-        let statuses = self.statuses(namespace);
+        let statuses = self.pod_statuses_api(namespace);
         let action = format!("apply SecretProviderClassPodStatus {namespace}/{name}");
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(desired);
         let apply = || statuses.patch(name, &parameters, &patch);
-        let applied = self.api.call(Patience::USUAL, action, apply).await?;
+        let applied = self.api.call(ApiRetryPolicy::STANDARD, action, apply).await?;
         // Applying adds to the owners that others gave: those of a former pod of the same name.
-        if let Some(patch) = leftovers(&applied, desired) {
+        if let Some(patch) = owner_cleanup_patch(&applied, desired) {
             let action = format!("replace the owners of {namespace}/{name}");
             let parameters = PatchParams::default();
             let patch = Patch::Merge(patch);
             let replace = || statuses.patch(name, &parameters, &patch);
-            self.api.call(Patience::USUAL, action, replace).await?;
+            self.api.call(ApiRetryPolicy::STANDARD, action, replace).await?;
         }
         Ok(())
     }
 
-    fn name(&self, report: &VolumeReport) -> Arc<Name> {
+    fn shared_name(&self, report: &VolumeReport) -> Arc<SharedStatusName> {
         let name = pod_status_name(&report.pod, &report.class_name);
         let key = (report.pod.namespace.clone(), name);
-        Arc::clone(self.names.lock().entry(key).or_default())
+        Arc::clone(self.status_names.lock().entry(key).or_default())
     }
 
     /// Forgets names that nobody has or is about to write.
-    fn forget_empty(&self) {
-        self.names.lock().retain(|_, name| Arc::strong_count(name) > 1 || !name.is_empty());
+    fn remove_unused_names(&self) {
+        self.status_names.lock().retain(|_, name| Arc::strong_count(name) > 1 || !name.is_empty());
     }
 }
 
 #[async_trait]
 impl Reporter for KubeReporter {
-    async fn report(&self, report: &VolumeReport) -> Result<(), ReportError> {
-        let name = self.name(report);
-        let mut settled = name.settled.lock().await;
-        let settle = self.settle(report, &mut settled).await;
-        name.sweep(&mut settled);
+    async fn report_status(&self, report: &VolumeReport) -> Result<(), StatusReportError> {
+        let name = self.shared_name(report);
+        let mut settled = name.written.lock().await;
+        let settle = self.write_status(report, &mut settled).await;
+        name.remove_forgotten(&mut settled);
         let is_left = !settled.is_empty();
         drop(settled);
         drop(name);
         if !is_left {
-            self.forget_empty();
+            self.remove_unused_names();
         }
         settle.map_err(|error| {
-            self.api.count(|metrics| metrics.status_written(StatusWrite::Failed));
-            ReportError { message: format!("{error}; {}", error.hint()) }
+            self.api.record_metrics(|metrics| metrics.record_status_write(StatusWrite::Failed));
+            StatusReportError { message: format!("{error}; {}", error.hint()) }
         })
     }
 
-    fn tell(&self, notice: Notice) {
-        self.events.tell(notice);
+    fn emit_event(&self, notice: PodEvent) {
+        self.events.enqueue(notice);
     }
 
-    fn forget(&self, target: &Path) {
-        for name in self.names.lock().values() {
+    fn forget_volume(&self, target: &Path) {
+        for name in self.status_names.lock().values() {
             name.forget(target);
         }
-        self.forget_empty();
+        self.remove_unused_names();
     }
 }
 
@@ -248,16 +248,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_that_goes_while_its_status_is_written_is_forgotten_after_that() {
-        let name = Name::default();
-        let mut settled = name.settled.try_lock().unwrap();
+    fn volume_forgotten_during_a_write_is_removed_afterwards() {
+        let name = SharedStatusName::default();
+        let mut settled = name.written.try_lock().unwrap();
         name.forget(Path::new("/t"));
         for target in ["/t", "/other"] {
             let entry =
-                Settled { name: "p-n-c".to_owned(), fingerprint: [0; 32], read_at: Duration::ZERO };
+                WrittenPodStatus { name: "p-n-c".to_owned(), fingerprint: [0; 32], read_at: Duration::ZERO };
             settled.insert(target.into(), entry);
         }
-        name.sweep(&mut settled);
+        name.remove_forgotten(&mut settled);
         assert_eq!(settled.keys().collect::<Vec<_>>(), [Path::new("/other")]);
         drop(settled);
         name.forget(Path::new("/other"));

@@ -1,49 +1,49 @@
 //! The share of a cache in the node's memory.
 
-use lanyard_keyvault::{CacheMemory, CacheRefusal};
+use lanyard_keyvault::{CacheMemory, CacheReserveError};
 use parking_lot::Mutex;
 
-use super::NodeMemory;
+use super::MemoryAccount;
 
 /// What a cache holds of the node's memory.
 #[derive(Debug)]
-pub struct CacheShare {
-    memory: NodeMemory,
+pub struct NodeCacheMemory {
+    memory: MemoryAccount,
     limit: u64,
-    held: Mutex<u64>,
+    used: Mutex<u64>,
 }
 
-impl CacheShare {
-    pub(super) const fn new(memory: NodeMemory, limit: u64) -> Self {
-        Self { memory, limit, held: Mutex::new(0) }
+impl NodeCacheMemory {
+    pub(super) const fn new(memory: MemoryAccount, limit: u64) -> Self {
+        Self { memory, limit, used: Mutex::new(0) }
     }
 }
 
-impl CacheMemory for CacheShare {
-    fn limit(&self) -> u64 {
+impl CacheMemory for NodeCacheMemory {
+    fn limit_bytes(&self) -> u64 {
         self.limit
     }
 
-    fn take(&self, bytes: u64) -> Result<(), CacheRefusal> {
-        let mut held = self.held.lock();
+    fn reserve_cache_memory(&self, bytes: u64) -> Result<(), CacheReserveError> {
+        let mut held = self.used.lock();
         let wanted = held.saturating_add(bytes);
         let has_share = wanted <= self.limit;
-        self.memory.with_cache(|book| book.cache(bytes, has_share))?;
+        self.memory.update_cached(|book| book.reserve_cached(bytes, has_share))?;
         *held = wanted;
         Ok(())
     }
 
-    fn give_back(&self, bytes: u64) {
-        let mut held = self.held.lock();
+    fn release_cache_memory(&self, bytes: u64) {
+        let mut held = self.used.lock();
         let bytes = bytes.min(*held);
         *held -= bytes;
-        self.memory.with_cache(|book| book.uncache(bytes));
+        self.memory.update_cached(|book| book.release_cached(bytes));
     }
 }
 
-impl Drop for CacheShare {
+impl Drop for NodeCacheMemory {
     fn drop(&mut self) {
-        let held = *self.held.get_mut();
-        self.memory.with_cache(|book| book.uncache(held));
+        let held = *self.used.get_mut();
+        self.memory.update_cached(|book| book.release_cached(held));
     }
 }

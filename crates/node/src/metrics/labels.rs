@@ -64,27 +64,27 @@ pub(super) struct SystemLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ProviderLabels {
-    pub(super) provider: Name,
+    pub(super) provider: BoundedProviderName,
     pub(super) os_type: Os,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PublishErrorLabels {
-    pub(super) provider: Name,
+    pub(super) provider: BoundedProviderName,
     pub(super) error_type: &'static str,
     pub(super) os_type: Os,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct RotationLabels {
-    pub(super) provider: Name,
+    pub(super) provider: BoundedProviderName,
     pub(super) os_type: Os,
     pub(super) rotated: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct RotationErrorLabels {
-    pub(super) provider: Name,
+    pub(super) provider: BoundedProviderName,
     pub(super) error_type: &'static str,
     pub(super) os_type: Os,
     pub(super) rotated: bool,
@@ -124,9 +124,9 @@ pub(super) struct PolicyLabels {
 
 /// A name that others choose, once it is known that there are few of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Name(Arc<str>);
+pub(super) struct BoundedProviderName(Arc<str>);
 
-impl EncodeLabelValue for Name {
+impl EncodeLabelValue for BoundedProviderName {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         encoder.write_str(&self.0)
     }
@@ -135,36 +135,36 @@ impl EncodeLabelValue for Name {
 /// The first few names of providers that came and were no invention: whoever writes classes
 /// chooses them.
 #[derive(Debug)]
-pub(super) struct Names(Mutex<BTreeSet<Arc<str>>>);
+pub(super) struct BoundedProviderNames(Mutex<BTreeSet<Arc<str>>>);
 
-impl Default for Names {
+impl Default for BoundedProviderNames {
     fn default() -> Self {
         Self(Mutex::new(BTreeSet::from(["azure".into()])))
     }
 }
 
-impl Names {
+impl BoundedProviderNames {
     /// The name itself if it is known, or `is_real` and there are few; else what stands for it.
     /// Upstream leaves the label empty as well where no provider was found.
-    pub(super) fn bounded(&self, name: Option<&str>, is_real: bool) -> Name {
-        let Some(name) = name.filter(|name| !name.is_empty()) else { return Name("".into()) };
+    pub(super) fn bounded_name(&self, name: Option<&str>, is_real: bool) -> BoundedProviderName {
+        let Some(name) = name.filter(|name| !name.is_empty()) else { return BoundedProviderName("".into()) };
         let mut known = self.0.lock();
         if let Some(name) = known.get(name) {
-            return Name(Arc::clone(name));
+            return BoundedProviderName(Arc::clone(name));
         }
         if name.parse::<ProviderName>().is_err() {
-            return Name("invalid".into());
+            return BoundedProviderName("invalid".into());
         }
-        if !is_real || known.len() >= MOST_NAMES {
-            return Name("other".into());
+        if !is_real || known.len() >= MAX_PROVIDER_NAMES {
+            return BoundedProviderName("other".into());
         }
         let name: Arc<str> = name.into();
         known.insert(Arc::clone(&name));
-        Name(name)
+        BoundedProviderName(name)
     }
 }
 
-const MOST_NAMES: usize = 16;
+const MAX_PROVIDER_NAMES: usize = 16;
 
 /// The names of gRPC codes as Go spells them, which upstream's dashboards know.
 pub(super) const fn code_name(code: Code) -> &'static str {

@@ -2,20 +2,20 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use lanyard_clock::ManualClock;
-use lanyard_keyvault::Pod;
+use lanyard_keyvault::VolumePod;
 use lanyard_telemetry::MetricsPage;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::marker::{MountedObject, Trouble};
-use crate::provider::{ObjectVersion, Stamps};
-use crate::publisher::{VolumeState, VolumesMemory};
-use crate::reporter::{NoReporter, Notice, NoticeKind, Reporter};
-use crate::rotation::{CheckRecord, VolumeClock};
+use crate::marker::{MountedObject, VolumeLastError};
+use crate::provider::{ProviderObjectVersion, ObjectTimestamps};
+use crate::publisher::{VolumeState, NodeMemoryUsage};
+use crate::reporter::{NoopReporter, PodEvent, PodEventKind, Reporter};
+use crate::rotation::{PollRecord, PollHistory};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn node() -> (NodeMetrics, MetricsPage, ManualClock) {
+fn metrics_with_page() -> (NodeMetrics, MetricsPage, ManualClock) {
     let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
     let metrics = NodeMetrics::new(Arc::new(clock.clone()));
     let page = MetricsPage::build(|registry| metrics.register(registry));
@@ -29,23 +29,23 @@ fn assert_line(page: &MetricsPage, line: &str) {
 }
 
 #[test]
-fn upstreams_dashboards_find_their_names() {
-    let (metrics, page, _clock) = node();
-    metrics.published(Some("azure"), Ok(()));
-    metrics.published(Some("azure"), Ok(()));
-    metrics.published(None, Err(OutcomeCode::SecretProviderClassNotFound));
-    metrics.unpublished(true);
-    metrics.unpublished(false);
-    let look = |outcome| Looked {
+fn upstream_metric_names_are_exposed() {
+    let (metrics, page, _clock) = metrics_with_page();
+    metrics.record_publish(Some("azure"), Ok(()));
+    metrics.record_publish(Some("azure"), Ok(()));
+    metrics.record_publish(None, Err(OutcomeCode::SecretProviderClassNotFound));
+    metrics.record_unpublish(true);
+    metrics.record_unpublish(false);
+    let look = |outcome| PollResult {
         provider: Some("azure".into()),
-        took: SECOND,
+        duration: SECOND,
         outcome,
-        lags: vec![SECOND],
+        rotation_lags: vec![SECOND],
     };
-    metrics.looked(&look(Ok(true)));
-    metrics.looked(&Looked { lags: Vec::new(), ..look(Err(OutcomeCode::ProviderError)) });
-    metrics.vault_answered(ReadKind::Secret, SECOND, Err(OutcomeCode::VaultThrottled));
-    metrics.call_answered("/v1alpha1.CSIDriverProvider/Mount", tonic::Code::Unavailable, SECOND);
+    metrics.record_poll(&look(Ok(true)));
+    metrics.record_poll(&PollResult { rotation_lags: Vec::new(), ..look(Err(OutcomeCode::ProviderError)) });
+    metrics.record_vault_request(ReadKind::Secret, SECOND, Err(OutcomeCode::VaultThrottled));
+    metrics.record_grpc_call("/v1alpha1.CSIDriverProvider/Mount", tonic::Code::Unavailable, SECOND);
     let lines = [
         "node_publish_total{provider=\"azure\",os_type=\"linux\"} 2",
         "node_publish_error_total{provider=\"\",error_type=\"SecretProviderClassNotFound\",os_type=\"linux\"} 1",
@@ -65,20 +65,20 @@ fn upstreams_dashboards_find_their_names() {
 }
 
 /// A volume that was looked at last at `checked`, in seconds.
-fn volume(class: &str, checked: i64, not_after: Option<i64>) -> VolumeState {
+fn volume_state(class: &str, checked: i64, not_after: Option<i64>) -> VolumeState {
     let second = |second| Timestamp::from_second(second).unwrap();
-    let record = CheckRecord {
+    let record = PollRecord {
         checked: second(checked),
         refreshed: None,
         interval: None,
         accepted_older: BTreeSet::new(),
     };
-    let version = ObjectVersion { id: "secret/one".to_owned(), version: "v1".to_owned() };
-    let stamps = Stamps { not_after: not_after.map(second), ..Stamps::default() };
+    let version = ProviderObjectVersion { id: "secret/one".to_owned(), version: "v1".to_owned() };
+    let stamps = ObjectTimestamps { not_after: not_after.map(second), ..ObjectTimestamps::default() };
     VolumeState {
         volume_id: "csi-1".to_owned(),
         target: "/a".into(),
-        pod: Pod {
+        pod: VolumePod {
             namespace: "tenant".to_owned(),
             name: "pod".to_owned(),
             uid: "1".to_owned(),
@@ -87,10 +87,10 @@ fn volume(class: &str, checked: i64, not_after: Option<i64>) -> VolumeState {
         class_name: class.to_owned(),
         provider: None,
         generation: 1,
-        objects: vec![MountedObject { version, stamps }],
-        changed: second(checked),
-        clock: VolumeClock::resumed(Some(record), second(checked)),
-        trouble: None,
+        objects: vec![MountedObject { version, timestamps }],
+        content_changed: second(checked),
+        history: PollHistory::restored(Some(record), second(checked)),
+        last_error: None,
         stale_since: None,
         memory: 8192,
         proofs: None,
@@ -98,23 +98,23 @@ fn volume(class: &str, checked: i64, not_after: Option<i64>) -> VolumeState {
 }
 
 #[test]
-fn what_is_only_told_is_counted_and_nothing_twice() {
-    let (metrics, page, _clock) = node();
-    let inner = || Arc::new(NoReporter);
-    let publisher = CountedReporter::new(inner(), metrics.clone());
-    let others = CountedReporter::of_notices_alone(inner(), metrics);
-    let failed = |code| Notice {
-        pod: Pod {
+fn failures_are_counted_exactly_once() {
+    let (metrics, page, _clock) = metrics_with_page();
+    let inner = || Arc::new(NoopReporter);
+    let publisher = MeteredReporter::new(inner(), metrics.clone());
+    let others = MeteredReporter::counting_every_failure(inner(), metrics);
+    let failed = |code| PodEvent {
+        pod: VolumePod {
             namespace: "tenant".to_owned(),
             name: "pod".to_owned(),
             uid: "1".to_owned(),
             service_account: String::new(),
         },
-        kind: NoticeKind::Failed(code),
+        kind: PodEventKind::Failed(code),
         message: String::new(),
     };
     for code in [OutcomeCode::ServedStale, OutcomeCode::TokenNotFound] {
-        publisher.tell(failed(code));
+        publisher.emit_event(failed(code));
     }
     for code in [
         OutcomeCode::SecretNotSynced,
@@ -122,8 +122,8 @@ fn what_is_only_told_is_counted_and_nothing_twice() {
         OutcomeCode::TokenNotFound,
         OutcomeCode::SecretProviderClassInvalid,
     ] {
-        others.tell(failed(code));
-        others.tell(Notice { kind: NoticeKind::Recovered(code), ..failed(code) });
+        others.emit_event(failed(code));
+        others.emit_event(PodEvent { kind: PodEventKind::Recovered(code), ..failed(code) });
         let (name, hop) = (code.name(), code.hop());
         let line = format!("lanyard_node_outcomes_total{{code=\"{name}\",hop=\"{hop}\"}} 1");
         assert_line(&page, &line);
@@ -133,13 +133,13 @@ fn what_is_only_told_is_counted_and_nothing_twice() {
 }
 
 #[test]
-fn names_that_tenants_choose_do_not_grow_the_page_without_end() {
-    let (metrics, page, _clock) = node();
+fn tenant_chosen_names_are_bounded() {
+    let (metrics, page, _clock) = metrics_with_page();
     for number in 0..1000 {
-        metrics.published(Some(&format!("provider-{number}")), Ok(()));
+        metrics.record_publish(Some(&format!("provider-{number}")), Ok(()));
     }
     let states = move || {
-        let class = |number| Arc::new(volume(&format!("class-{number:04}"), 0, None));
+        let class = |number| Arc::new(volume_state(&format!("class-{number:04}"), 0, None));
         (0..1000).map(class).collect()
     };
     metrics.0.classes.watch(states);
@@ -149,15 +149,15 @@ fn names_that_tenants_choose_do_not_grow_the_page_without_end() {
 }
 
 #[test]
-fn invented_names_of_providers_neither_stand_on_the_page_nor_crowd_out_real_ones() {
-    let (metrics, page, _clock) = node();
+fn unknown_provider_names_do_not_use_up_the_limit() {
+    let (metrics, page, _clock) = metrics_with_page();
     let failed = Err(OutcomeCode::ProviderNotFound);
     for number in 0..100 {
-        metrics.published(Some(&format!("made-up-{number}")), failed);
-        metrics.published(Some(&"x".repeat(1 << 20)), Err(OutcomeCode::InvalidProvider));
+        metrics.record_publish(Some(&format!("made-up-{number}")), failed);
+        metrics.record_publish(Some(&"x".repeat(1 << 20)), Err(OutcomeCode::InvalidProvider));
     }
-    metrics.published(Some("azure"), failed);
-    metrics.published(Some("vault"), Ok(()));
+    metrics.record_publish(Some("azure"), failed);
+    metrics.record_publish(Some("vault"), Ok(()));
     for line in [
         "node_publish_total{provider=\"other\",os_type=\"linux\"} 100",
         "node_publish_total{provider=\"invalid\",os_type=\"linux\"} 100",
@@ -171,14 +171,14 @@ fn invented_names_of_providers_neither_stand_on_the_page_nor_crowd_out_real_ones
 }
 
 #[test]
-fn what_volumes_hold_together_stands_beside_what_they_may() {
-    let (metrics, page, _clock) = node();
+fn used_and_allowed_volume_memory_are_exposed() {
+    let (metrics, page, _clock) = metrics_with_page();
     assert!(!page.render().contains("lanyard_node_volumes_memory_used"));
     let used = Arc::new(Mutex::new(0));
     let watched = Arc::clone(&used);
-    metrics.0.memory.watch(move || VolumesMemory {
+    metrics.0.memory.watch(move || NodeMemoryUsage {
         used: *watched.lock(),
-        read: 7,
+        read_or_cached: 7,
         limit: 64 << 20,
     });
     for bytes in [0, 4096, u64::MAX] {
@@ -190,20 +190,20 @@ fn what_volumes_hold_together_stands_beside_what_they_may() {
 }
 
 #[test]
-fn a_class_is_as_old_as_its_oldest_volume_and_ends_with_its_first() {
-    let (metrics, page, clock) = node();
+fn class_row_has_the_oldest_age_and_the_earliest_expiry() {
+    let (metrics, page, clock) = metrics_with_page();
     let volumes = Arc::new(Mutex::new(Vec::new()));
     let watched = Arc::clone(&volumes);
     metrics.0.classes.watch(move || watched.lock().clone());
     clock.advance(Duration::from_secs(100));
     let failing = VolumeState {
-        trouble: Some(Trouble::new(OutcomeCode::VaultThrottled, Timestamp::UNIX_EPOCH, "")),
-        ..volume("disk", 10, Some(500))
+        last_error: Some(VolumeLastError::new(OutcomeCode::VaultThrottled, Timestamp::UNIX_EPOCH, "")),
+        ..volume_state("disk", 10, Some(500))
     };
     *volumes.lock() = vec![
         Arc::new(failing),
-        Arc::new(volume("disk", 60, Some(400))),
-        Arc::new(volume("disk", 100, None)),
+        Arc::new(volume_state("disk", 60, Some(400))),
+        Arc::new(volume_state("disk", 100, None)),
     ];
     let labels = "{namespace=\"tenant\",class=\"disk\"}";
     assert_line(&page, &format!("lanyard_node_content_age_seconds{labels} 90.0"));

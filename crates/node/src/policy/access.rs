@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use lanyard_api::{IdentityMode, ObjectKind};
-use lanyard_vocabulary::{ClientId, SecretName, VaultName};
+use lanyard_api::{IdentityMode, VaultObjectKind};
+use lanyard_vocabulary::{EntraClientId, SecretName, VaultName};
 use serde::{Deserialize, Serialize};
 
 /// An identity that every pod of a node can use: Azure sees the node and not the pod.
@@ -13,12 +13,12 @@ pub enum SharedIdentity {
     /// The identity that the system assigned to the node.
     SystemAssigned,
     /// A user-assigned identity of the node.
-    UserAssigned(ClientId),
+    UserAssigned(EntraClientId),
 }
 
 impl SharedIdentity {
     /// How the system-assigned identity is written.
-    pub(crate) const SYSTEM: &str = "system-assigned";
+    pub(crate) const SYSTEM_ASSIGNED: &str = "system-assigned";
 
     /// The identity behind a mode, if the whole node shares it.
     ///
@@ -42,7 +42,7 @@ impl SharedIdentity {
 impl fmt::Display for SharedIdentity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SystemAssigned => formatter.pad(Self::SYSTEM),
+            Self::SystemAssigned => formatter.pad(Self::SYSTEM_ASSIGNED),
             Self::UserAssigned(client) => client.fmt(formatter),
         }
     }
@@ -58,7 +58,7 @@ impl TryFrom<String> for SharedIdentity {
     type Error = lanyard_vocabulary::ParseIdentifierError;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        if text == Self::SYSTEM {
+        if text == Self::SYSTEM_ASSIGNED {
             return Ok(Self::SystemAssigned);
         }
         text.parse().map(Self::UserAssigned)
@@ -67,7 +67,7 @@ impl TryFrom<String> for SharedIdentity {
 
 /// One object that a pod would have read through an identity of the node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Access {
+pub struct VaultAccess {
     /// The pod's namespace. The kubelet vouches for it.
     pub namespace: String,
     /// The SecretProviderClass; empty where the caller names none (the Secret sync controller).
@@ -84,7 +84,7 @@ pub struct Access {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VaultObjectName {
     /// The kind.
-    pub kind: ObjectKind,
+    pub kind: VaultObjectKind,
     /// The name.
     pub name: SecretName,
 }
@@ -94,7 +94,7 @@ impl VaultObjectName {
     pub fn parse(id: &str) -> Option<Self> {
         let mut parts = id.split('/');
         let kind = parts.next()?;
-        let kind = ObjectKind::ALL.into_iter().find(|known| known.name() == kind)?;
+        let kind = VaultObjectKind::ALL.into_iter().find(|known| known.name() == kind)?;
         let name = parts.next()?.parse().ok()?;
         let rest = parts.next().is_none_or(|place| place.parse::<u32>().is_ok());
         (rest && parts.next().is_none()).then_some(Self { kind, name })
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn only_managed_identities_are_shared() {
-        let client: ClientId = "11111111-2222-3333-4444-555555555555".parse().unwrap();
+        let client: EntraClientId = "11111111-2222-3333-4444-555555555555".parse().unwrap();
         let managed = |client_id| IdentityMode::ManagedIdentity { client_id };
         assert_eq!(SharedIdentity::of(&managed(None)), Some(SharedIdentity::SystemAssigned));
         let user = Some(SharedIdentity::UserAssigned(client));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_an_object_is_read_with_and_without_a_place() {
+    fn object_id_is_parsed_with_and_without_history_index() {
         for (id, expected) in [
             ("secret/a", Some("secret/a")),
             ("cert/a/3", Some("cert/a")),

@@ -3,20 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lanyard_api::ObjectKind;
-use lanyard_vocabulary::ClientId;
+use lanyard_api::VaultObjectKind;
+use lanyard_vocabulary::EntraClientId;
 
 use crate::policy::access::SharedIdentity;
 
 /// A pattern of names in which `*` stands for any text, the empty one too.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Pattern(String);
+pub(crate) struct NamePattern(String);
 
-impl Pattern {
+impl NamePattern {
     /// Reads a pattern whose plain characters are of `kind`.
     pub(crate) fn parse(text: &str, kind: NameKind) -> Result<Self, String> {
         let (rule, longest, others) = kind.rule();
-        let fits = |c: char| c == '*' || kind.takes(c) || others.contains(c);
+        let fits = |c: char| c == '*' || kind.allows_char(c) || others.contains(c);
         if text.len() <= longest
             && text.chars().all(fits)
             && (kind.may_be_empty() || !text.is_empty())
@@ -27,22 +27,22 @@ impl Pattern {
     }
 
     /// The pattern of one name, which has no `*` in it.
-    pub(crate) const fn plain(name: String) -> Self {
+    pub(crate) const fn literal(name: String) -> Self {
         Self(name)
     }
 
     /// Whether a name fits. Time is linear in both lengths for each `*`, never exponential.
-    pub(crate) fn fits(&self, name: &str) -> bool {
-        fits(self.0.as_bytes(), name.as_bytes(), |one, other| one == other)
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        wildcard_match(self.0.as_bytes(), name.as_bytes(), |one, other| one == other)
     }
 
     /// [`Pattern::fits`] for names that Azure compares without case.
-    pub(crate) fn fits_any_case(&self, name: &str) -> bool {
-        fits(self.0.as_bytes(), name.as_bytes(), |one, other| one.eq_ignore_ascii_case(&other))
+    pub(crate) fn matches_ignoring_case(&self, name: &str) -> bool {
+        wildcard_match(self.0.as_bytes(), name.as_bytes(), |one, other| one.eq_ignore_ascii_case(&other))
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for NamePattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(&self.0)
     }
@@ -72,7 +72,7 @@ impl NameKind {
         }
     }
 
-    const fn takes(self, c: char) -> bool {
+    const fn allows_char(self, c: char) -> bool {
         match self {
             Self::Namespace | Self::Class => c.is_ascii_lowercase() || c.is_ascii_digit(),
             Self::Vault | Self::Object => c.is_ascii_alphanumeric(),
@@ -87,19 +87,19 @@ impl NameKind {
 /// A pattern of objects: `<kind>/<name>`, where either may be `*`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ObjectPattern {
-    kind: Option<ObjectKind>,
-    name: Pattern,
+    kind: Option<VaultObjectKind>,
+    name: NamePattern,
 }
 
 impl ObjectPattern {
     /// The one object of this kind and name.
-    pub(crate) fn exactly(kind: ObjectKind, name: &str) -> Self {
-        Self { kind: Some(kind), name: Pattern(name.to_owned()) }
+    pub(crate) fn exactly(kind: VaultObjectKind, name: &str) -> Self {
+        Self { kind: Some(kind), name: NamePattern(name.to_owned()) }
     }
 
     /// Whether an object fits. Vaults compare names without case.
-    pub(crate) fn fits(&self, kind: ObjectKind, name: &str) -> bool {
-        self.kind.is_none_or(|wanted| wanted == kind) && self.name.fits_any_case(name)
+    pub(crate) fn matches(&self, kind: VaultObjectKind, name: &str) -> bool {
+        self.kind.is_none_or(|wanted| wanted == kind) && self.name.matches_ignoring_case(name)
     }
 }
 
@@ -112,15 +112,15 @@ impl FromStr for ObjectPattern {
         let (kind, name) = text.split_once('/').ok_or_else(refuse)?;
         let kind = match kind {
             "*" => None,
-            _ => Some(ObjectKind::ALL.into_iter().find(|it| it.name() == kind).ok_or_else(refuse)?),
+            _ => Some(VaultObjectKind::ALL.into_iter().find(|it| it.name() == kind).ok_or_else(refuse)?),
         };
-        Ok(Self { kind, name: Pattern::parse(name, NameKind::Object)? })
+        Ok(Self { kind, name: NamePattern::parse(name, NameKind::Object)? })
     }
 }
 
 impl fmt::Display for ObjectPattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.kind.map_or("*", ObjectKind::name), self.name)
+        write!(formatter, "{}/{}", self.kind.map_or("*", VaultObjectKind::name), self.name)
     }
 }
 
@@ -130,15 +130,15 @@ pub(crate) enum IdentityPattern {
     /// `*`: any that the node has.
     Any,
     /// One of them.
-    Only(SharedIdentity),
+    Exactly(SharedIdentity),
 }
 
 impl IdentityPattern {
     /// Whether an identity fits.
-    pub(crate) fn fits(self, identity: SharedIdentity) -> bool {
+    pub(crate) fn matches(self, identity: SharedIdentity) -> bool {
         match self {
             Self::Any => true,
-            Self::Only(only) => only == identity,
+            Self::Exactly(only) => only == identity,
         }
     }
 }
@@ -149,12 +149,12 @@ impl FromStr for IdentityPattern {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "*" => Ok(Self::Any),
-            SharedIdentity::SYSTEM => Ok(Self::Only(SharedIdentity::SystemAssigned)),
-            _ => match text.parse::<ClientId>() {
-                Ok(client) => Ok(Self::Only(SharedIdentity::UserAssigned(client))),
+            SharedIdentity::SYSTEM_ASSIGNED => Ok(Self::Exactly(SharedIdentity::SystemAssigned)),
+            _ => match text.parse::<EntraClientId>() {
+                Ok(client) => Ok(Self::Exactly(SharedIdentity::UserAssigned(client))),
                 Err(_) => Err(format!(
                     "`{text}` is neither a client id nor `{}` nor `*`",
-                    SharedIdentity::SYSTEM
+                    SharedIdentity::SYSTEM_ASSIGNED
                 )),
             },
         }
@@ -165,13 +165,13 @@ impl fmt::Display for IdentityPattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any => formatter.pad("*"),
-            Self::Only(identity) => identity.fmt(formatter),
+            Self::Exactly(identity) => identity.fmt(formatter),
         }
     }
 }
 
 /// Matches by remembering the last `*` alone: an earlier one never has to be reconsidered.
-fn fits(pattern: &[u8], name: &[u8], same: fn(u8, u8) -> bool) -> bool {
+fn wildcard_match(pattern: &[u8], name: &[u8], same: fn(u8, u8) -> bool) -> bool {
     let (mut at, mut read) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while read < name.len() {
@@ -200,12 +200,12 @@ mod tests {
 
     use super::*;
 
-    fn pattern(text: &str) -> Pattern {
-        Pattern(text.to_owned())
+    fn pattern(text: &str) -> NamePattern {
+        NamePattern(text.to_owned())
     }
 
     #[test]
-    fn a_star_stands_for_any_text_and_all_else_for_itself() {
+    fn star_matches_any_text_and_other_characters_themselves() {
         let cases = [
             ("*", "", true),
             ("*", "anything", true),
@@ -222,23 +222,23 @@ mod tests {
             ("ab", "abc", false),
         ];
         for (text, name, expected) in cases {
-            assert_eq!(pattern(text).fits(name), expected, "{text} {name}");
+            assert_eq!(pattern(text).matches(name), expected, "{text} {name}");
         }
-        assert!(!pattern("Kv").fits("kv") && pattern("Kv").fits_any_case("kV"));
+        assert!(!pattern("Kv").matches("kv") && pattern("Kv").matches_ignoring_case("kV"));
     }
 
     #[test]
-    fn a_pattern_of_many_stars_is_answered_at_once() {
+    fn pattern_with_many_stars_matches_in_linear_time() {
         let evil = pattern(&"*a".repeat(60));
-        assert!(!evil.fits(&format!("{}b", "a".repeat(5_000))));
+        assert!(!evil.matches(&format!("{}b", "a".repeat(5_000))));
     }
 
     #[test]
-    fn objects_and_identities_are_read_by_their_words() {
+    fn object_and_identity_patterns_are_parsed() {
         let any: ObjectPattern = "*/hcp-*".parse().unwrap();
-        assert!(any.fits(ObjectKind::Key, "HCP-1") && !any.fits(ObjectKind::Key, "other"));
+        assert!(any.matches(VaultObjectKind::Key, "HCP-1") && !any.matches(VaultObjectKind::Key, "other"));
         let secret: ObjectPattern = "secret/*".parse().unwrap();
-        assert!(secret.fits(ObjectKind::Secret, "x") && !secret.fits(ObjectKind::Certificate, "x"));
+        assert!(secret.matches(VaultObjectKind::Secret, "x") && !secret.matches(VaultObjectKind::Certificate, "x"));
         for wrong in
             ["", "secret", "Secret/x", "certificate/x", "secret/", "secret/a/b", "secret/a b"]
         {
@@ -250,27 +250,27 @@ mod tests {
     }
 
     /// The same question, answered by trying every way: slow and obviously right.
-    fn naive(pattern: &[u8], name: &[u8]) -> bool {
+    fn naive_match(pattern: &[u8], name: &[u8]) -> bool {
         match (pattern.first(), name.first()) {
             (None, None) => true,
             (Some(b'*'), _) => {
-                naive(&pattern[1..], name) || (!name.is_empty() && naive(pattern, &name[1..]))
+                naive_match(&pattern[1..], name) || (!name.is_empty() && naive_match(pattern, &name[1..]))
             }
-            (Some(one), Some(other)) => one == other && naive(&pattern[1..], &name[1..]),
+            (Some(one), Some(other)) => one == other && naive_match(&pattern[1..], &name[1..]),
             _ => false,
         }
     }
 
     proptest! {
         #[test]
-        fn matching_is_what_trying_every_way_finds(text in "[ab*]{0,8}", name in "[ab]{0,10}") {
-            prop_assert_eq!(pattern(&text).fits(&name), naive(text.as_bytes(), name.as_bytes()));
+        fn matching_agrees_with_naive_backtracking(text in "[ab*]{0,8}", name in "[ab]{0,10}") {
+            prop_assert_eq!(pattern(&text).matches(&name), naive_match(text.as_bytes(), name.as_bytes()));
         }
 
         #[test]
         fn a_name_is_its_own_pattern(name in "[a-z0-9-]{1,63}", other in "[a-z0-9-]{1,63}") {
-            let parsed = Pattern::parse(&name, NameKind::Namespace).unwrap();
-            prop_assert_eq!(parsed.fits(&other), name == other);
+            let parsed = NamePattern::parse(&name, NameKind::Namespace).unwrap();
+            prop_assert_eq!(parsed.matches(&other), name == other);
         }
     }
 }

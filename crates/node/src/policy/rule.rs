@@ -1,17 +1,17 @@
 //! Rules: who may read what.
 
-use crate::policy::access::Access;
-use crate::policy::pattern::{IdentityPattern, ObjectPattern, Pattern};
+use crate::policy::access::VaultAccess;
+use crate::policy::pattern::{IdentityPattern, ObjectPattern, NamePattern};
 
 /// Lets the pods of some namespaces read some objects of some vaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rule {
+pub(crate) struct PolicyRule {
     /// How the audit trail names it.
     pub(crate) name: String,
     /// Of which namespaces.
-    pub(crate) namespaces: Vec<Pattern>,
+    pub(crate) namespaces: Vec<NamePattern>,
     /// Through which classes; none written means any.
-    pub(crate) classes: Option<Vec<Pattern>>,
+    pub(crate) classes: Option<Vec<NamePattern>>,
     /// Through which identities; none written means any that the node has.
     pub(crate) identities: Option<Vec<IdentityPattern>>,
     /// What.
@@ -22,34 +22,34 @@ pub(crate) struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct VaultGrant {
     /// Of which vaults.
-    pub(crate) name: Pattern,
+    pub(crate) name: NamePattern,
     /// Which objects.
     pub(crate) objects: Vec<ObjectPattern>,
 }
 
-impl Rule {
+impl PolicyRule {
     /// Whether the rule lets this access through.
-    pub(crate) fn allows(&self, access: &Access) -> bool {
-        self.namespaces.iter().any(|pattern| pattern.fits(&access.namespace))
-            && self.takes_class(&access.class)
-            && self.takes_identity(access)
+    pub(crate) fn allows(&self, access: &VaultAccess) -> bool {
+        self.namespaces.iter().any(|pattern| pattern.matches(&access.namespace))
+            && self.matches_class(&access.class)
+            && self.matches_identity(access)
             && self.vaults.iter().any(|grant| grant.allows(access))
     }
 
-    fn takes_class(&self, class: &str) -> bool {
-        self.classes.as_ref().is_none_or(|classes| classes.iter().any(|it| it.fits(class)))
+    fn matches_class(&self, class: &str) -> bool {
+        self.classes.as_ref().is_none_or(|classes| classes.iter().any(|it| it.matches(class)))
     }
 
-    fn takes_identity(&self, access: &Access) -> bool {
+    fn matches_identity(&self, access: &VaultAccess) -> bool {
         let identities = self.identities.as_ref();
-        identities.is_none_or(|identities| identities.iter().any(|it| it.fits(access.identity)))
+        identities.is_none_or(|identities| identities.iter().any(|it| it.matches(access.identity)))
     }
 }
 
 impl VaultGrant {
-    fn allows(&self, access: &Access) -> bool {
+    fn allows(&self, access: &VaultAccess) -> bool {
         let object = &access.object;
-        self.name.fits_any_case(access.vault.as_str())
-            && self.objects.iter().any(|it| it.fits(object.kind, object.name.as_str()))
+        self.name.matches_ignoring_case(access.vault.as_str())
+            && self.objects.iter().any(|it| it.matches(object.kind, object.name.as_str()))
     }
 }

@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use lanyard_vocabulary::VaultName;
 use serde_json::Value;
 
-use crate::audit::{AuditEvent, AuditRecord, Judgement, ObjectRead};
-use crate::policy::Policy;
-use crate::policy::access::{Access, SharedIdentity, VaultObjectName};
-use crate::policy::pattern::{IdentityPattern, NameKind, ObjectPattern, Pattern};
-use crate::policy::rule::{Rule, VaultGrant};
+use crate::audit::{AuditEvent, AuditRecord, AuditVerdict, ObjectRead};
+use crate::policy::NodePolicy;
+use crate::policy::access::{VaultAccess, SharedIdentity, VaultObjectName};
+use crate::policy::pattern::{IdentityPattern, NameKind, ObjectPattern, NamePattern};
+use crate::policy::rule::{PolicyRule, VaultGrant};
 
 /// What an audit trail says was read through shared identities.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedReads {
-    accesses: BTreeSet<Access>,
+    accesses: BTreeSet<VaultAccess>,
     /// Lines that are no records of a trail, by their numbers from 1.
     unreadable: Vec<usize>,
     lines: usize,
@@ -26,9 +26,9 @@ pub struct ObservedReads {
 
 /// A policy, and what it was made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suggestion {
+pub struct PolicySuggestion {
     /// The policy.
-    pub policy: Policy,
+    pub policy: NodePolicy,
     /// How many distinct reads it allows.
     pub accesses: usize,
     /// The numbers of the lines that could not be read, from 1 over all files.
@@ -46,7 +46,7 @@ impl ObservedReads {
             }
             match parse_line(line) {
                 Ok(access) => self.accesses.extend(access),
-                Err(NoRecord) => self.unreadable.push(self.lines),
+                Err(NotAuditRecord) => self.unreadable.push(self.lines),
             }
         }
     }
@@ -57,52 +57,52 @@ impl ObservedReads {
     }
 
     /// What was read.
-    pub const fn accesses(&self) -> &BTreeSet<Access> {
+    pub const fn accesses(&self) -> &BTreeSet<VaultAccess> {
         &self.accesses
     }
 
     /// The smallest policy of plain names that this knows to build.
-    pub fn suggest(self) -> Suggestion {
+    pub fn suggest(self) -> PolicySuggestion {
         let accesses = self.accesses.len();
-        let policy = Policy { rules: rules(self.accesses) };
-        Suggestion { policy, accesses, unreadable: self.unreadable }
+        let policy = NodePolicy { rules: build_rules(self.accesses) };
+        PolicySuggestion { policy, accesses, unreadable: self.unreadable }
     }
 }
 
-impl FromIterator<Access> for ObservedReads {
-    fn from_iter<T: IntoIterator<Item = Access>>(accesses: T) -> Self {
+impl FromIterator<VaultAccess> for ObservedReads {
+    fn from_iter<T: IntoIterator<Item = VaultAccess>>(accesses: T) -> Self {
         Self { accesses: accesses.into_iter().collect(), ..Self::default() }
     }
 }
 
 /// A line is not a record of a trail.
-struct NoRecord;
+struct NotAuditRecord;
 
 /// The read that a line records, if it records one through a shared identity.
-fn parse_line(line: &str) -> Result<Option<Access>, NoRecord> {
-    let value: Value = serde_json::from_str(line).map_err(|_error| NoRecord)?;
+fn parse_line(line: &str) -> Result<Option<VaultAccess>, NotAuditRecord> {
+    let value: Value = serde_json::from_str(line).map_err(|_error| NotAuditRecord)?;
     // Newer versions may write events that this one does not know.
-    if value.get("event").and_then(Value::as_str).ok_or(NoRecord)? != "read" {
+    if value.get("event").and_then(Value::as_str).ok_or(NotAuditRecord)? != "read" {
         return Ok(None);
     }
-    let record: AuditRecord = serde_json::from_value(value).map_err(|_error| NoRecord)?;
+    let record: AuditRecord = serde_json::from_value(value).map_err(|_error| NotAuditRecord)?;
     match record.event {
-        AuditEvent::Read(read) if read.judgement != Judgement::Azure => {
-            access_of(read).map(Some).ok_or(NoRecord)
+        AuditEvent::Read(read) if read.verdict != AuditVerdict::Azure => {
+            access_from_read(read).map(Some).ok_or(NotAuditRecord)
         }
         _ => Ok(None),
     }
 }
 
-fn access_of(read: ObjectRead) -> Option<Access> {
+fn access_from_read(read: ObjectRead) -> Option<VaultAccess> {
     // A name that is no name would become a pattern when it is written.
-    Pattern::parse(&read.by.namespace, NameKind::Namespace).ok()?;
-    Pattern::parse(&read.by.class, NameKind::Class).ok()?;
+    NamePattern::parse(&read.by.namespace, NameKind::Namespace).ok()?;
+    NamePattern::parse(&read.by.class, NameKind::Class).ok()?;
     let plain = |text: &str| !text.contains('*');
     if !plain(&read.by.namespace) || !plain(&read.by.class) {
         return None;
     }
-    Some(Access {
+    Some(VaultAccess {
         namespace: read.by.namespace,
         class: read.by.class,
         identity: SharedIdentity::try_from(read.identity?).ok()?,
@@ -113,12 +113,12 @@ fn access_of(read: ObjectRead) -> Option<Access> {
 
 /// What may be read: vaults and their objects. Vaults and objects compare without case, so one
 /// spelling stands for all.
-type Grants = BTreeMap<String, BTreeSet<ObjectPattern>>;
+type ObservedGrants = BTreeMap<String, BTreeSet<ObjectPattern>>;
 
 /// Joins what was read into rules, part by part. Joining is exact: only parts with equal rests are
 /// joined, so a rule's product is made of nothing but what was seen.
-fn rules(accesses: BTreeSet<Access>) -> Vec<Rule> {
-    let mut seen: BTreeMap<(String, SharedIdentity, String), Grants> = BTreeMap::new();
+fn build_rules(accesses: BTreeSet<VaultAccess>) -> Vec<PolicyRule> {
+    let mut seen: BTreeMap<(String, SharedIdentity, String), ObservedGrants> = BTreeMap::new();
     for access in accesses {
         let object = ObjectPattern::exactly(
             access.object.kind,
@@ -130,16 +130,16 @@ fn rules(accesses: BTreeSet<Access>) -> Vec<Rule> {
             .or_default()
             .insert(object);
     }
-    let by_class = joined(
+    let by_class = group_parts(
         seen.into_iter()
             .map(|((namespace, identity, class), grants)| (class, (namespace, identity, grants))),
     );
     let by_identity =
-        joined(by_class.into_iter().map(|((namespace, identity, grants), classes)| {
+        group_parts(by_class.into_iter().map(|((namespace, identity, grants), classes)| {
             (identity, (namespace, classes, grants))
         }));
     let by_namespace =
-        joined(by_identity.into_iter().map(|((namespace, classes, grants), identities)| {
+        group_parts(by_identity.into_iter().map(|((namespace, classes, grants), identities)| {
             (namespace, (classes, identities, grants))
         }));
     let mut rules: Vec<_> = by_namespace
@@ -152,18 +152,18 @@ fn rules(accesses: BTreeSet<Access>) -> Vec<Rule> {
     rules
         .into_iter()
         .enumerate()
-        .map(|(index, (namespaces, classes, identities, grants))| Rule {
+        .map(|(index, (namespaces, classes, identities, grants))| PolicyRule {
             name: format!("observed-{}", index + 1),
-            namespaces: plain(namespaces),
-            classes: Some(plain(classes)),
-            identities: Some(identities.into_iter().map(IdentityPattern::Only).collect()),
-            vaults: grants.into_iter().map(grant).collect(),
+            namespaces: literal_patterns(namespaces),
+            classes: Some(literal_patterns(classes)),
+            identities: Some(identities.into_iter().map(IdentityPattern::Exactly).collect()),
+            vaults: grants.into_iter().map(vault_grant).collect(),
         })
         .collect()
 }
 
 /// Collects the parts that have the same rest.
-fn joined<P: Ord, R: Ord>(pairs: impl Iterator<Item = (P, R)>) -> BTreeMap<R, BTreeSet<P>> {
+fn group_parts<P: Ord, R: Ord>(pairs: impl Iterator<Item = (P, R)>) -> BTreeMap<R, BTreeSet<P>> {
     let mut joined: BTreeMap<R, BTreeSet<P>> = BTreeMap::new();
     for (part, rest) in pairs {
         joined.entry(rest).or_default().insert(part);
@@ -171,10 +171,10 @@ fn joined<P: Ord, R: Ord>(pairs: impl Iterator<Item = (P, R)>) -> BTreeMap<R, BT
     joined
 }
 
-fn plain(names: BTreeSet<String>) -> Vec<Pattern> {
-    names.into_iter().map(Pattern::plain).collect()
+fn literal_patterns(names: BTreeSet<String>) -> Vec<NamePattern> {
+    names.into_iter().map(NamePattern::literal).collect()
 }
 
-fn grant((vault, objects): (String, BTreeSet<ObjectPattern>)) -> VaultGrant {
-    VaultGrant { name: Pattern::plain(vault), objects: objects.into_iter().collect() }
+fn vault_grant((vault, objects): (String, BTreeSet<ObjectPattern>)) -> VaultGrant {
+    VaultGrant { name: NamePattern::literal(vault), objects: objects.into_iter().collect() }
 }

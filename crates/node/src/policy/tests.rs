@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use lanyard_api::ObjectKind;
+use lanyard_api::VaultObjectKind;
 use proptest::prelude::*;
 
 use super::*;
 
-mod guarding;
+mod checked_provider;
 
 const POLICY: &str = "\
 apiVersion: lanyard.dev/v1alpha1
@@ -27,13 +27,13 @@ rules:
         objects: [cert/wildcard, secret/wildcard]
 ";
 
-fn client() -> SharedIdentity {
+fn client_identity() -> SharedIdentity {
     SharedIdentity::UserAssigned("11111111-2222-3333-4444-555555555555".parse().unwrap())
 }
 
-fn access(namespace: &str, class: &str, identity: SharedIdentity, what: &str) -> Access {
+fn access(namespace: &str, class: &str, identity: SharedIdentity, what: &str) -> VaultAccess {
     let (vault, object) = what.split_once('/').unwrap();
-    Access {
+    VaultAccess {
         namespace: namespace.to_owned(),
         class: class.to_owned(),
         identity,
@@ -43,34 +43,34 @@ fn access(namespace: &str, class: &str, identity: SharedIdentity, what: &str) ->
 }
 
 #[test]
-fn the_first_rule_that_fits_in_every_part_allows() {
-    let policy = Policy::parse(POLICY).unwrap();
+fn first_rule_matching_every_field_allows() {
+    let policy = NodePolicy::parse(POLICY).unwrap();
     let system = SharedIdentity::SystemAssigned;
     let cases = [
-        (access("ocm-1", "disk", client(), "hcp-1/secret/disk"), Some("hosted-clusters")),
-        (access("ocm-1", "disk", client(), "HCP-1/secret/DISK"), Some("hosted-clusters")),
+        (access("ocm-1", "disk", client_identity(), "hcp-1/secret/disk"), Some("hosted-clusters")),
+        (access("ocm-1", "disk", client_identity(), "HCP-1/secret/DISK"), Some("hosted-clusters")),
         (access("ocm-1", "disk", system, "hcp-1/secret/disk"), None),
-        (access("ocm-1", "disk", client(), "hcp-1/key/disk"), None),
-        (access("ocm-1", "disk", client(), "other/secret/disk"), None),
-        (access("default", "disk", client(), "hcp-1/secret/disk"), None),
+        (access("ocm-1", "disk", client_identity(), "hcp-1/key/disk"), None),
+        (access("ocm-1", "disk", client_identity(), "other/secret/disk"), None),
+        (access("default", "disk", client_identity(), "hcp-1/secret/disk"), None),
         (access("istio-a", "wildcard-tls", system, "tls/secret/wildcard"), Some("ingress")),
         (access("istio-a", "other", system, "tls/secret/wildcard"), None),
         (access("istio-a", "", system, "tls/secret/wildcard"), None),
     ];
     for (access, expected) in cases {
-        assert_eq!(policy.judge(&access).rule(), expected, "{access:?}");
+        assert_eq!(policy.evaluate(&access).rule(), expected, "{access:?}");
     }
 }
 
 #[test]
-fn no_rule_allows_nothing() {
-    let policy = Policy::default();
-    let asked = access("ocm-1", "disk", client(), "hcp-1/secret/disk");
-    assert_eq!(policy.judge(&asked), Verdict::Unmatched);
+fn policy_without_rules_allows_nothing() {
+    let policy = NodePolicy::default();
+    let asked = access("ocm-1", "disk", client_identity(), "hcp-1/secret/disk");
+    assert_eq!(policy.evaluate(&asked), PolicyVerdict::Unmatched);
 }
 
 #[test]
-fn every_problem_of_a_policy_is_told_at_once_with_its_field() {
+fn all_policy_problems_are_reported_with_their_fields() {
     let text = "\
 apiVersion: lanyard.dev/v1
 kind: Policy
@@ -90,7 +90,7 @@ rules:
     vaults: [{name: kv, objects: ['*/*'], extra: 1}]
   - just text
 ";
-    let problems = Policy::parse(text).unwrap_err();
+    let problems = NodePolicy::parse(text).unwrap_err();
     let fields: Vec<_> = problems.problems().iter().map(|problem| problem.field.as_str()).collect();
     assert_eq!(
         fields,
@@ -118,20 +118,20 @@ rules:
 }
 
 #[test]
-fn a_text_that_is_no_policy_is_refused() {
+fn invalid_policy_text_is_rejected() {
     for text in ["", "null", "[]", "a: [", "rules: []", "\u{0}"] {
-        assert!(Policy::parse(text).is_err(), "{text:?}");
+        assert!(NodePolicy::parse(text).is_err(), "{text:?}");
     }
     let bomb = format!("apiVersion: &a [x]\nkind: [{}]\n", "*a,".repeat(20_000));
-    assert!(Policy::parse(&bomb).is_err());
+    assert!(NodePolicy::parse(&bomb).is_err());
 }
 
 #[test]
-fn a_changed_file_is_taken_and_a_broken_one_leaves_the_last_good_policy() {
+fn changed_file_is_loaded_and_broken_file_keeps_the_last_good_policy() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("policy.yaml");
     std::fs::write(&path, POLICY).unwrap();
-    let keeper = PolicyKeeper::load(&path).unwrap();
+    let keeper = ReloadablePolicy::load(&path).unwrap();
     let keeper = Arc::new(keeper);
     let metrics = crate::NodeMetrics::new(lanyard_clock::SystemClock::shared());
     metrics.watch_policy(Arc::clone(&keeper));
@@ -141,55 +141,55 @@ fn a_changed_file_is_taken_and_a_broken_one_leaves_the_last_good_policy() {
         page.render().lines().any(|it| it == line)
     };
     let before = keeper.current();
-    assert!(matches!(keeper.reload(), Reload::Unchanged));
+    assert!(matches!(keeper.reload(), PolicyReload::Unchanged));
     assert!(counted(0) && keeper.warning().is_none());
 
     std::fs::write(&path, "rules: oops").unwrap();
-    assert!(matches!(keeper.reload(), Reload::Kept(PolicyError::Problems { .. })));
-    assert!(keeper.problem().is_some_and(|text| text.contains("`rules`")));
+    assert!(matches!(keeper.reload(), PolicyReload::Rejected(PolicyError::Invalid { .. })));
+    assert!(keeper.load_error().is_some_and(|text| text.contains("`rules`")));
     let warning = keeper.warning().unwrap();
     assert!(
         counted(1) && warning.contains("`rules`") && warning.contains("next start"),
         "{warning}"
     );
     assert_eq!(keeper.current(), before);
-    assert!(matches!(keeper.reload(), Reload::Unchanged), "the same bad file is told once");
+    assert!(matches!(keeper.reload(), PolicyReload::Unchanged), "the same bad file is told once");
 
     std::fs::remove_file(&path).unwrap();
-    assert!(matches!(keeper.reload(), Reload::Kept(PolicyError::Read { .. })));
+    assert!(matches!(keeper.reload(), PolicyReload::Rejected(PolicyError::Read { .. })));
     assert_eq!(keeper.current(), before);
 
     std::fs::write(&path, POLICY.replace("ingress,", "")).unwrap();
-    assert!(matches!(keeper.reload(), Reload::Taken { rules: 2, .. }));
+    assert!(matches!(keeper.reload(), PolicyReload::Replaced { rules: 2, .. }));
     assert_ne!(keeper.current(), before);
-    assert!(counted(0) && keeper.problem().is_none());
+    assert!(counted(0) && keeper.load_error().is_none());
 
     std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
-    assert!(matches!(keeper.reload(), Reload::Kept(PolicyError::TooLarge { .. })));
-    assert!(PolicyKeeper::load(&path).is_err(), "nobody starts with a bad policy");
+    assert!(matches!(keeper.reload(), PolicyReload::Rejected(PolicyError::TooLarge { .. })));
+    assert!(ReloadablePolicy::load(&path).is_err(), "nobody starts with a bad policy");
 }
 
 #[test]
-fn a_suggestion_joins_what_has_equal_rights() {
+fn suggestion_merges_subjects_with_equal_grants() {
     let reads = [
-        access("ocm-1", "disk", client(), "kv1/secret/disk"),
-        access("ocm-2", "disk", client(), "kv1/secret/disk"),
-        access("ocm-1", "file", client(), "kv1/secret/file"),
-        access("ocm-2", "file", client(), "kv1/secret/file"),
-        access("solo", "disk", client(), "KV1/secret/Disk"),
-        access("solo", "disk", client(), "kv1/cert/disk"),
+        access("ocm-1", "disk", client_identity(), "kv1/secret/disk"),
+        access("ocm-2", "disk", client_identity(), "kv1/secret/disk"),
+        access("ocm-1", "file", client_identity(), "kv1/secret/file"),
+        access("ocm-2", "file", client_identity(), "kv1/secret/file"),
+        access("solo", "disk", client_identity(), "KV1/secret/Disk"),
+        access("solo", "disk", client_identity(), "kv1/cert/disk"),
     ];
     let suggestion = reads.into_iter().collect::<ObservedReads>().suggest();
     assert_eq!((suggestion.accesses, suggestion.policy.len()), (6, 3));
     let text = serde_saphyr::to_string(&suggestion.policy.to_document()).unwrap();
-    assert_eq!(Policy::parse(&text).unwrap(), suggestion.policy, "{text}");
+    assert_eq!(NodePolicy::parse(&text).unwrap(), suggestion.policy, "{text}");
 }
 
-fn any_access() -> impl Strategy<Value = Access> {
-    let identity = prop_oneof![Just(SharedIdentity::SystemAssigned), Just(client())];
-    let kind = prop_oneof![Just(ObjectKind::Secret), Just(ObjectKind::Certificate)];
+fn any_access() -> impl Strategy<Value = VaultAccess> {
+    let identity = prop_oneof![Just(SharedIdentity::SystemAssigned), Just(client_identity())];
+    let kind = prop_oneof![Just(VaultObjectKind::Secret), Just(VaultObjectKind::Certificate)];
     ("[ab]", "[cd]?", identity, "kv[12]", kind, "[xyz]").prop_map(
-        |(namespace, class, identity, vault, kind, name)| Access {
+        |(namespace, class, identity, vault, kind, name)| VaultAccess {
             namespace,
             class,
             identity,
@@ -199,11 +199,11 @@ fn any_access() -> impl Strategy<Value = Access> {
     )
 }
 
-fn every_access() -> Vec<Access> {
+fn every_access() -> Vec<VaultAccess> {
     let mut all = Vec::new();
     for namespace in ["a", "b"] {
         for class in ["", "c", "d"] {
-            for identity in [SharedIdentity::SystemAssigned, client()] {
+            for identity in [SharedIdentity::SystemAssigned, client_identity()] {
                 for vault in ["kv1", "kv2"] {
                     for object in ["secret/x", "secret/y", "secret/z", "cert/x", "cert/y", "cert/z"]
                     {
@@ -223,17 +223,17 @@ proptest! {
     ) {
         let suggestion = reads.iter().cloned().collect::<ObservedReads>().suggest();
         let text = serde_json::to_string(&suggestion.policy.to_document()).unwrap();
-        let policy = Policy::parse(&text).unwrap();
+        let policy = NodePolicy::parse(&text).unwrap();
         prop_assert_eq!(&policy, &suggestion.policy);
         for access in every_access() {
-            let allowed = policy.judge(&access).is_allowed();
+            let allowed = policy.evaluate(&access).is_allowed();
             prop_assert_eq!(allowed, reads.contains(&access), "{:?}", access);
         }
     }
 
     #[test]
-    fn any_text_is_refused_or_read_and_never_more(text in "\\PC{0,200}") {
-        if let Ok(policy) = Policy::parse(&text) {
+    fn arbitrary_text_never_yields_rules(text in "\\PC{0,200}") {
+        if let Ok(policy) = NodePolicy::parse(&text) {
             prop_assert!(policy.is_empty());
         }
     }

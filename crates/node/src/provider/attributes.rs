@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lanyard_api::SecretProviderClass;
-use lanyard_keyvault::Pod;
+use lanyard_keyvault::VolumePod;
 
 use crate::volume_attribute::{
-    CLASS, EPHEMERAL, KUBELET, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, is_own,
+    CLASS, EPHEMERAL, KUBELET_PREFIX, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, is_user_attribute,
 };
 
 /// Whether the attributes of a volume override the parameters of its class.
@@ -26,12 +26,12 @@ pub enum PodOverrides {
 
 impl PodOverrides {
     /// The class as it is for a volume with these attributes.
-    pub fn applied<'a>(
+    pub fn apply_to<'a>(
         self,
         class: &'a SecretProviderClass,
         attributes: &BTreeMap<String, String>,
     ) -> Cow<'a, SecretProviderClass> {
-        let own = attributes.iter().filter(|(key, _)| is_own(key));
+        let own = attributes.iter().filter(|(key, _)| is_user_attribute(key));
         if self == Self::Refused || own.clone().next().is_none() {
             return Cow::Borrowed(class);
         }
@@ -44,14 +44,14 @@ impl PodOverrides {
 
 /// The attributes that another provider is told, without tokens: the parameters of the class and
 /// who the volume is for. What the class says in the kubelet's name is nobody's word.
-pub(crate) fn told_attributes(
+pub(crate) fn provider_attributes(
     class: &SecretProviderClass,
-    pod: &Pod,
+    pod: &VolumePod,
     attributes: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let parameters = class.spec.parameters.iter().flatten();
     let mut told: BTreeMap<String, String> = parameters
-        .filter(|(key, _)| !key.starts_with(KUBELET))
+        .filter(|(key, _)| !key.starts_with(KUBELET_PREFIX))
         .map(|(key, text)| (key.clone(), text.clone()))
         .collect();
     for key in [CLASS, EPHEMERAL] {
@@ -88,9 +88,9 @@ mod tests {
         class
     }
 
-    fn pod() -> Pod {
+    fn pod() -> VolumePod {
         let [namespace, name, uid, service_account] = ["n", "p", "u", "s"].map(str::to_owned);
-        Pod { namespace, name, uid, service_account }
+        VolumePod { namespace, name, uid, service_account }
     }
 
     const ATTRIBUTES: &[(&str, &str)] = &[
@@ -102,19 +102,19 @@ mod tests {
     ];
 
     #[test]
-    fn a_pod_changes_nothing_in_its_class_unless_that_is_allowed() {
+    fn pod_attributes_override_the_class_only_if_allowed() {
         let (class, attributes) = (class(), map(ATTRIBUTES));
-        let refused = PodOverrides::Refused.applied(&class, &attributes);
+        let refused = PodOverrides::Refused.apply_to(&class, &attributes);
         assert_eq!(refused.spec.parameters, class.spec.parameters);
-        let allowed = PodOverrides::Allowed.applied(&class, &attributes);
+        let allowed = PodOverrides::Allowed.apply_to(&class, &attributes);
         let parameters = allowed.spec.parameters.clone().unwrap();
         assert_eq!(parameters["keyvaultName"], "of-the-pod");
         assert_eq!(parameters.len(), 3, "{parameters:?}");
     }
 
     #[test]
-    fn who_the_volume_is_for_is_the_kubelets_word_alone() {
-        let told = told_attributes(&class(), &pod(), &map(ATTRIBUTES));
+    fn pod_identity_attributes_come_from_the_kubelet_only() {
+        let told = provider_attributes(&class(), &pod(), &map(ATTRIBUTES));
         let expected = map(&[
             ("keyvaultName", "of-the-class"),
             (CLASS, "c"),

@@ -1,7 +1,7 @@
 //! The Key Vault provider in this process: what [`NodeVaults`] reads, as the fillings of volumes.
 
-mod refusal;
-mod stale;
+mod error_mapping;
+mod serve_stale;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use async_trait::async_trait;
 use lanyard_api::{ParameterProblem, ProviderParameters};
 use lanyard_credential::document::CredentialDocument;
 use lanyard_keyvault::{
-    Demand, FetchError, MountedFile, NodeVaultError, NodeVaults, Priority, ReadOrder, VaultReading,
+    Freshness, FetchError, MountedFile, NodeVaultError, NodeVaults, RequestPriority, VolumeReadRequest, VolumeReadResult,
 };
 use lanyard_vocabulary::{OutcomeCode, causes};
 
-use self::refusal::refusal_of;
-use self::stale::StaleWish;
-use crate::path::FilePath;
+use self::error_mapping::provider_error;
+use self::serve_stale::ServeStaleLimit;
+use crate::file_path::FilePath;
 use crate::provider::{
-    FillRequest, FilledFile, Filling, ObjectVersion, Provider, Refusal, Stale, Stamps, Urgency,
+    ProviderRequest, ProviderFile, ProviderResponse, ProviderObjectVersion, Provider, ProviderError, StaleResponse, ObjectTimestamps, Urgency,
 };
-use crate::rotation::{ClassWishes, IntervalBounds, PollInterval, shortest_wait};
+use crate::rotation::{RotationPolicy, IntervalBounds, PollInterval, shortest_wait};
 
 /// How volumes share what was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,16 +69,16 @@ impl AzureProvider {
     /// last of the volumes that share an object within about two intervals (2.1 at most), and a
     /// volume that shares it with none within one (1.1). What tells of its own renewal is read more often around it,
     /// as often as the volumes are looked at.
-    fn demand(&self, request: &FillRequest<'_>) -> Demand {
+    fn freshness(&self, request: &ProviderRequest<'_>) -> Freshness {
         match request.urgency {
-            Urgency::Mount => Demand::within(Priority::High, self.settings.mount_max_age),
-            Urgency::Refresh => Demand::within(Priority::Normal, Duration::ZERO),
+            Urgency::Mount => Freshness::with_max_age(RequestPriority::High, self.settings.mount_max_age),
+            Urgency::ForceRefresh => Freshness::with_max_age(RequestPriority::Normal, Duration::ZERO),
             Urgency::Rotation => {
-                let wishes = ClassWishes::parse(request.class, self.settings.bounds);
+                let wishes = RotationPolicy::parse(request.class, self.settings.bounds);
                 let interval = wishes.interval.unwrap_or(self.settings.interval);
-                let own = |wait: Duration| wait.mul_f64(SHORTEST_OWN_CYCLE);
-                Demand {
-                    priority: Priority::Low,
+                let own = |wait: Duration| wait.mul_f64(MAX_AGE_FRACTION);
+                Freshness {
+                    priority: RequestPriority::Low,
                     max_age: own(interval.duration()),
                     max_age_near_renewal: own(shortest_wait(interval)),
                 }
@@ -90,33 +90,33 @@ impl AzureProvider {
 /// A little less than the interval, which no wait is shorter than: a volume that is looked at again
 /// after its own interval is never given what it has, only what another has read since. The rest is
 /// for what lies between the beginning of a look and that of its read.
-const SHORTEST_OWN_CYCLE: f64 = 0.98;
+const MAX_AGE_FRACTION: f64 = 0.98;
 
 #[async_trait]
 impl Provider for AzureProvider {
-    async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
         let parameters = request.class.parse_parameters().map_err(|problems| {
             let hints = problems.problems().iter().filter_map(ParameterProblem::hint);
             let hint = hints.collect::<Vec<_>>().join("; ");
-            let refusal = Refusal::new(OutcomeCode::SecretProviderClassInvalid, causes(&problems));
+            let refusal = ProviderError::new(OutcomeCode::SecretProviderClassInvalid, format_error_chain(&problems));
             if hint.is_empty() { refusal } else { refusal.with_hint(hint) }
         })?;
-        let order = ReadOrder {
+        let order = VolumeReadRequest {
             parameters: &parameters,
             pod: request.pod,
-            proofs: request.proofs,
-            demand: self.demand(request),
-            serve_stale: StaleWish::parse(request.class)?.map(StaleWish::max_age),
+            credentials: request.proofs,
+            freshness: self.freshness(request),
+            serve_stale: ServeStaleLimit::parse(request.class)?.map(ServeStaleLimit::max_age),
             memory: request.memory,
         };
         // A future of the vault's clients is large.
         let reading =
-            Box::pin(self.vaults.fetch(&order)).await.map_err(|error| refusal_of(&error))?;
-        filling_of(&parameters, reading)
+            Box::pin(self.vaults.fetch(&order)).await.map_err(|error| provider_error(&error))?;
+        provider_response(&parameters, reading)
     }
 }
 
-fn filling_of(parameters: &ProviderParameters, reading: VaultReading) -> Result<Filling, Refusal> {
+fn provider_response(parameters: &ProviderParameters, reading: VolumeReadResult) -> Result<ProviderResponse, ProviderError> {
     let (mut versions, mut stamps) = (BTreeMap::new(), BTreeMap::new());
     let mut files = Vec::with_capacity(reading.files.len());
     for file in reading.files {
@@ -124,36 +124,36 @@ fn filling_of(parameters: &ProviderParameters, reading: VaultReading) -> Result<
         versions.insert(id.clone(), file.version.to_string());
         // A secret may be mounted twice, and in two encodings: what is a credential in one of them
         // is one.
-        let found = stamps_of(&file);
+        let found = object_timestamps(&file);
         let known = stamps.entry(id.clone()).or_insert(found);
         if found.is_credential {
             *known = found;
         }
-        files.push(filled_file(id, file)?);
+        files.push(provider_file(id, file)?);
     }
     let stale = reading.outage.map(|outage| {
         let error = NodeVaultError::from(FetchError::from(outage.error));
-        Stale { since: outage.since, instead_of: refusal_of(&error) }
+        StaleResponse { since: outage.since, fetch_error: provider_error(&error) }
     });
     tracing::debug!(vault = %parameters.vault_name, files = files.len(), "vault read");
-    let versions = versions.into_iter().map(|(id, version)| ObjectVersion { id, version });
-    Ok(Filling { files, versions: versions.collect(), stamps, stale })
+    let versions = versions.into_iter().map(|(id, version)| ProviderObjectVersion { id, version });
+    Ok(ProviderResponse { files, versions: versions.collect(), timestamps: stamps, stale })
 }
 
-fn filled_file(id: String, file: MountedFile) -> Result<FilledFile, Refusal> {
-    let path: FilePath = file.path.parse().map_err(|error: crate::path::ParseFilePathError| {
-        Refusal::new(OutcomeCode::SecretProviderClassInvalid, error.to_string())
+fn provider_file(id: String, file: MountedFile) -> Result<ProviderFile, ProviderError> {
+    let path: FilePath = file.path.parse().map_err(|error: crate::file_path::ParseFilePathError| {
+        ProviderError::new(OutcomeCode::SecretProviderClassInvalid, error.to_string())
             .with_hint("correct objectAlias")
     })?;
-    let mode = file.names_mode.then_some(file.mode);
-    Ok(FilledFile { path, mode, content: file.content, object: Some(id) })
+    let mode = file.is_mode_explicit.then_some(file.mode);
+    Ok(ProviderFile { path, mode, content: file.content, object: Some(id) })
 }
 
 /// What is known about the times of an object: from the credential itself if it is one, else from
 /// what the vault tells.
-fn stamps_of(file: &MountedFile) -> Stamps {
+fn object_timestamps(file: &MountedFile) -> ObjectTimestamps {
     let attributes = &file.attributes;
-    let told = Stamps {
+    let told = ObjectTimestamps {
         created: attributes.created,
         not_before: attributes.not_before,
         not_after: attributes.expires,
@@ -167,8 +167,8 @@ fn stamps_of(file: &MountedFile) -> Stamps {
     }
     // The problems of what is none quote nothing, and are of no interest.
     let Ok(document) = CredentialDocument::parse(content) else { return told };
-    let stamps = document.stamps();
-    Stamps {
+    let stamps = document.timestamps();
+    ObjectTimestamps {
         created: told.created,
         not_before: Some(stamps.not_before),
         not_after: stamps.not_after.or(told.not_after),

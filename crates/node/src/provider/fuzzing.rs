@@ -2,17 +2,17 @@
 
 use lanyard_grpc::provider::{MountRequest, MountResponse};
 
-use super::serve::MountAsk;
-use super::socket::parse_answer;
+use super::provider_server::ParsedMountRequest;
+use super::socket::parse_response;
 use crate::payload::{FileEntry, Payload};
-use crate::policy::Policy;
+use crate::policy::NodePolicy;
 
 /// Reads the answer of another provider. What is accepted can be published.
 ///
 /// # Panics
 /// If an accepted answer could not be the content of a volume.
 pub fn read_provider_answer(answer: MountResponse) {
-    let Ok(filling) = parse_answer(answer) else { return };
+    let Ok(filling) = parse_response(answer) else { return };
     let entries: Vec<_> = filling
         .files
         .iter()
@@ -34,7 +34,7 @@ pub fn read_provider_request(mut request: MountRequest) {
     request.attributes.push_str(MARK);
     request.secrets.push_str(MARK);
     let texts = [request.attributes.clone(), request.secrets.clone()];
-    let Err(problem) = MountAsk::parse(request) else { return };
+    let Err(problem) = ParsedMountRequest::parse(request) else { return };
     let problem = format!("{problem} {problem:?}");
     for text in texts.iter().filter(|text| text.len() >= LONG) {
         assert!(!problem.contains(text.as_str()), "the refusal repeats the request");
@@ -46,9 +46,9 @@ pub fn read_provider_request(mut request: MountRequest) {
 /// # Panics
 /// If it can not.
 pub fn read_node_policy(text: &str) {
-    let Ok(policy) = Policy::parse(text) else { return };
+    let Ok(policy) = NodePolicy::parse(text) else { return };
     let written = serde_json::to_string(&policy.to_document()).unwrap_or_default();
-    assert_eq!(Policy::parse(&written), Ok(policy), "written and read again");
+    assert_eq!(NodePolicy::parse(&written), Ok(policy), "written and read again");
 }
 
 /// Follows each text. A fuzzer learns the words of our messages and sends them; JSON does not mind

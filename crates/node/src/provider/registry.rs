@@ -9,13 +9,13 @@ use lanyard_vocabulary::OutcomeCode;
 
 use crate::provider::attributes::PodOverrides;
 use crate::provider::socket::SocketProviders;
-use crate::provider::{FillRequest, Filling, Provider, Refusal};
+use crate::provider::{ProviderRequest, ProviderResponse, Provider, ProviderError};
 
 /// Chooses the provider that `spec.provider` of the class names: `azure` in this process, every
 /// other one by its socket.
 pub struct ProviderRegistry {
     azure: Option<Arc<dyn Provider>>,
-    sockets: Arc<SocketProviders>,
+    socket_providers: Arc<SocketProviders>,
     overrides: PodOverrides,
 }
 
@@ -24,10 +24,10 @@ impl ProviderRegistry {
     /// the upstream provider can stay while the driver changes.
     pub const fn new(
         azure: Option<Arc<dyn Provider>>,
-        sockets: Arc<SocketProviders>,
+        socket_providers: Arc<SocketProviders>,
         overrides: PodOverrides,
     ) -> Self {
-        Self { azure, sockets, overrides }
+        Self { azure, socket_providers, overrides }
     }
 }
 
@@ -43,12 +43,12 @@ impl fmt::Debug for ProviderRegistry {
 
 #[async_trait]
 impl Provider for ProviderRegistry {
-    async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
-        let class = self.overrides.applied(request.class, request.attributes);
+    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+        let class = self.overrides.apply_to(request.class, request.attributes);
         let missing = missing_fields(&class);
         if !missing.is_empty() {
             let metadata = &class.metadata;
-            return Err(Refusal::new(
+            return Err(ProviderError::new(
                 OutcomeCode::SecretProviderClassInvalid,
                 format!(
                     "SecretProviderClass {}/{} does not say {}",
@@ -58,12 +58,12 @@ impl Provider for ProviderRegistry {
                 ),
             ));
         }
-        let request = FillRequest { class: &class, ..*request };
+        let request = ProviderRequest { class: &class, ..*request };
         match &self.azure {
-            Some(azure) if class.spec.provider.as_deref() == Some(SecretProviderClass::AZURE) => {
-                azure.fill(&request).await
+            Some(azure) if class.spec.provider.as_deref() == Some(SecretProviderClass::AZURE_PROVIDER) => {
+                azure.fetch(&request).await
             }
-            _ => self.sockets.fill(&request).await,
+            _ => self.socket_providers.fetch(&request).await,
         }
     }
 }
@@ -85,32 +85,32 @@ mod tests {
     use std::collections::BTreeMap;
 
     use lanyard_clock::ManualClock;
-    use lanyard_keyvault::{Pod, Proofs};
+    use lanyard_keyvault::{VolumePod, PodCredentials};
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::provider::{SocketSettings, Urgency};
+    use crate::provider::{SocketProviderSettings, Urgency};
 
     /// Remembers the vaults that it was asked for.
     #[derive(Debug, Default)]
-    struct Vaults(Mutex<Vec<String>>);
+    struct FakeAzureProvider(Mutex<Vec<String>>);
 
     #[async_trait]
-    impl Provider for Vaults {
-        async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+    impl Provider for FakeAzureProvider {
+        async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
             let parameters = request.class.spec.parameters.clone().unwrap_or_default();
             self.0.lock().push(parameters["keyvaultName"].clone());
-            Err(Refusal::new(OutcomeCode::VaultUnavailable, "a test"))
+            Err(ProviderError::new(OutcomeCode::VaultUnavailable, "a test"))
         }
     }
 
-    async fn outcome(
+    async fn fetch_outcome(
         provider: &str,
         azure: Option<Arc<dyn Provider>>,
         overrides: PodOverrides,
     ) -> OutcomeCode {
         let directories = vec![std::path::PathBuf::from("/nonexistent")];
-        let settings = SocketSettings { directories, ..SocketSettings::default() };
+        let settings = SocketProviderSettings { directories, ..SocketProviderSettings::default() };
         let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
         let sockets = Arc::new(SocketProviders::new(settings, Arc::new(clock)));
         let registry = ProviderRegistry::new(azure, sockets, overrides);
@@ -119,29 +119,29 @@ mod tests {
         class.spec.provider = Some(provider.to_owned());
         class.spec.parameters = Some(map("of-the-class"));
         let [namespace, name, uid, service_account] = ["n", "p", "u", "s"].map(str::to_owned);
-        let request = FillRequest {
+        let request = ProviderRequest {
             class: &class,
-            pod: &Pod { namespace, name, uid, service_account },
+            pod: &VolumePod { namespace, name, uid, service_account },
             attributes: &map("of-the-pod"),
-            proofs: &Proofs::default(),
+            proofs: &PodCredentials::default(),
             target: "/target",
             urgency: Urgency::Mount,
             mounted: &[],
             memory: &lanyard_keyvault::UnlimitedMemory,
         };
-        registry.fill(&request).await.unwrap_err().code
+        registry.fetch(&request).await.unwrap_err().code
     }
 
     #[tokio::test]
-    async fn azure_is_in_this_process_unless_it_is_not_wanted_there() {
-        let vaults = Arc::new(Vaults::default());
-        let azure = || -> Option<Arc<dyn Provider>> { Some(Arc::<Vaults>::clone(&vaults)) };
+    async fn azure_class_is_served_in_process_only_if_configured() {
+        let vaults = Arc::new(FakeAzureProvider::default());
+        let azure = || -> Option<Arc<dyn Provider>> { Some(Arc::<FakeAzureProvider>::clone(&vaults)) };
         let refused = PodOverrides::Refused;
-        assert_eq!(outcome("azure", azure(), refused).await, OutcomeCode::VaultUnavailable);
-        assert_eq!(outcome("Azure", azure(), refused).await, OutcomeCode::ProviderNotFound);
-        assert_eq!(outcome("azure", None, refused).await, OutcomeCode::ProviderNotFound);
-        assert_eq!(outcome("", azure(), refused).await, OutcomeCode::SecretProviderClassInvalid);
-        let allowed = outcome("azure", azure(), PodOverrides::Allowed).await;
+        assert_eq!(fetch_outcome("azure", azure(), refused).await, OutcomeCode::VaultUnavailable);
+        assert_eq!(fetch_outcome("Azure", azure(), refused).await, OutcomeCode::ProviderNotFound);
+        assert_eq!(fetch_outcome("azure", None, refused).await, OutcomeCode::ProviderNotFound);
+        assert_eq!(fetch_outcome("", azure(), refused).await, OutcomeCode::SecretProviderClassInvalid);
+        let allowed = fetch_outcome("azure", azure(), PodOverrides::Allowed).await;
         assert_eq!(allowed, OutcomeCode::VaultUnavailable);
         assert_eq!(*vaults.0.lock(), ["of-the-class", "of-the-pod"]);
     }

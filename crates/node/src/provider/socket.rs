@@ -17,8 +17,8 @@
 
 mod connection;
 mod message;
-mod place;
-mod refusal;
+mod trusted_socket;
+mod call_error;
 #[cfg(test)]
 mod tests;
 
@@ -35,62 +35,62 @@ use tonic::Code;
 use tonic::transport::Channel;
 
 use crate::provider::name::ProviderName;
-use crate::provider::{FillRequest, Filling, Provider, Refusal};
+use crate::provider::{ProviderRequest, ProviderResponse, Provider, ProviderError};
 
-pub(crate) use message::parse_answer;
+pub(crate) use message::parse_response;
 use message::{content_size, mount_request};
 
 /// The version of the protocol.
 pub(crate) const PROTOCOL: &str = "v1alpha1";
 
 /// How often an unavailable provider is asked.
-const ATTEMPTS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// The pause after the first attempt; each later one is a tenth longer.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How long a call may take in all. Less than the publisher waits for a filling (100 s), so that
 /// whoever looks is told which provider it was.
-const DEADLINE: Duration = Duration::from_secs(90);
+const CALL_DEADLINE: Duration = Duration::from_secs(90);
 /// How long a provider may take at least, however long the wait for memory was (90 s at most).
 const SHORTEST_CALL: Duration = Duration::from_secs(8);
 /// The largest answer for which memory is taken at first, in bytes.
-const SMALL_ANSWER: usize = 256 << 10;
+const INITIAL_RESPONSE_LIMIT: usize = 256 << 10;
 /// How much larger an answer may be each time that one was too large.
-const GROWTH: usize = 4;
+const RESPONSE_LIMIT_FACTOR: usize = 4;
 /// How long a health check may take.
 const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Where other providers are found, and what they may send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SocketSettings {
+pub struct SocketProviderSettings {
     /// The directories with their sockets, in the order in which they are searched.
     pub directories: Vec<PathBuf>,
     /// `--max-call-recv-msg-size`: the largest answer, in bytes.
-    pub largest_answer: usize,
+    pub max_response_bytes: usize,
 }
 
-impl Default for SocketSettings {
+impl Default for SocketProviderSettings {
     /// The directories of the Secrets Store CSI driver, and 4 MiB.
     fn default() -> Self {
         let directories =
             ["/etc/kubernetes/secrets-store-csi-providers", "/var/run/secrets-store-csi-providers"];
-        Self { directories: directories.map(PathBuf::from).into(), largest_answer: 4 << 20 }
+        Self { directories: directories.map(PathBuf::from).into(), max_response_bytes: 4 << 20 }
     }
 }
 
 /// The providers that listen on this node.
 #[derive(Debug)]
 pub struct SocketProviders {
-    settings: SocketSettings,
+    settings: SocketProviderSettings,
     clock: SharedClock,
-    connected: Mutex<BTreeMap<ProviderName, (PathBuf, Channel)>>,
+    channels: Mutex<BTreeMap<ProviderName, (PathBuf, Channel)>>,
 }
 
 impl SocketProviders {
     /// Providers with these settings. Nothing is connected yet.
-    pub const fn new(settings: SocketSettings, clock: SharedClock) -> Self {
-        Self { settings, clock, connected: Mutex::new(BTreeMap::new()) }
+    pub const fn new(settings: SocketProviderSettings, clock: SharedClock) -> Self {
+        Self { settings, clock, channels: Mutex::new(BTreeMap::new()) }
     }
 
     /// Asks every provider that was asked before whether it is there, again and again, and logs
@@ -105,7 +105,7 @@ impl SocketProviders {
     /// One round of [`SocketProviders::watch_health`]: the providers that did not answer.
     pub(crate) async fn check_health(&self) -> Vec<ProviderName> {
         let connected: Vec<_> = {
-            let connected = self.connected.lock();
+            let connected = self.channels.lock();
             connected.iter().map(|(name, (_, channel))| (name.clone(), channel.clone())).collect()
         };
         let mut failed = Vec::new();
@@ -128,12 +128,12 @@ impl SocketProviders {
     }
 
     /// Asks a provider, waiting for one that starts and again where it is unavailable.
-    async fn ask(
+    async fn mount_with_retries(
         &self,
         name: &ProviderName,
         request: &MountRequest,
         largest: usize,
-    ) -> Result<MountResponse, refusal::AskError> {
+    ) -> Result<MountResponse, call_error::ProviderCallError> {
         let mut pause = FIRST_PAUSE;
         let mut attempt = 1;
         loop {
@@ -144,10 +144,10 @@ impl SocketProviders {
                 Ok(answer) => return Ok(answer.into_inner()),
                 Err(status) => status,
             };
-            if status.code() != Code::Unavailable || attempt == ATTEMPTS {
-                return Err(refusal::AskError::Status { status, attempts: attempt });
+            if status.code() != Code::Unavailable || attempt == MAX_ATTEMPTS {
+                return Err(call_error::ProviderCallError::Status { status, attempts: attempt });
             }
-            self.connected.lock().remove(name);
+            self.channels.lock().remove(name);
             self.clock.sleep(pause).await;
             pause = (pause * 11 / 10).min(LONGEST_PAUSE);
             attempt += 1;
@@ -156,36 +156,36 @@ impl SocketProviders {
 
     /// The answer of a provider, with memory for it. Most answers are small, so that is tried first: a
     /// provider that does not answer is to keep little of the node's memory from others.
-    async fn ask_within(
+    async fn mount_with_reservation(
         &self,
         name: &ProviderName,
         message: &MountRequest,
-        request: &FillRequest<'_>,
-    ) -> Result<MountResponse, Refusal> {
-        let largest = self.settings.largest_answer;
-        let mut limit = largest.min(SMALL_ANSWER);
+        request: &ProviderRequest<'_>,
+    ) -> Result<MountResponse, ProviderError> {
+        let largest = self.settings.max_response_bytes;
+        let mut limit = largest.min(INITIAL_RESPONSE_LIMIT);
         let began = self.clock.monotonic();
         loop {
-            let room = room_for(limit);
-            request.memory.begin(room).await.map_err(Refusal::of_memory)?;
+            let room = reservation_bytes(limit);
+            request.memory.reserve_read_memory(room).await.map_err(ProviderError::from_memory_exhausted)?;
             // Not before: the provider is not to blame for the wait for memory.
             let passed = self.clock.monotonic().saturating_sub(began);
             let after = time_left(passed);
             let asked = tokio::select! {
-                asked = self.ask(name, message, limit) => asked,
-                () = self.clock.sleep(after) => Err(refusal::AskError::Deadline { after }),
+                asked = self.mount_with_retries(name, message, limit) => asked,
+                () = self.clock.sleep(after) => Err(call_error::ProviderCallError::DeadlineExceeded { after }),
             };
             match asked {
                 Ok(answer) => {
-                    request.memory.end(room, u64::try_from(content_size(&answer)).unwrap_or(room));
+                    request.memory.finish_read(room, u64::try_from(content_size(&answer)).unwrap_or(room));
                     return Ok(answer);
                 }
                 Err(error) if limit < largest && error.is_too_large() => {
-                    request.memory.end(room, 0);
-                    limit = next_limit(limit, request.memory.largest_read()).min(largest);
+                    request.memory.finish_read(room, 0);
+                    limit = next_response_limit(limit, request.memory.max_read_reservation()).min(largest);
                 }
                 Err(error) => {
-                    return Err(refusal::of_call(name, &self.settings, &error, request.proofs));
+                    return Err(call_error::call_error(name, &self.settings, &error, request.proofs));
                 }
             }
         }
@@ -194,26 +194,26 @@ impl SocketProviders {
 
 /// How long the provider may take after `passed`, part of which was a wait for memory.
 fn time_left(passed: Duration) -> Duration {
-    let least = SHORTEST_CALL.min((DEADLINE + SHORTEST_CALL).saturating_sub(passed));
-    DEADLINE.saturating_sub(passed).max(least)
+    let least = SHORTEST_CALL.min((CALL_DEADLINE + SHORTEST_CALL).saturating_sub(passed));
+    CALL_DEADLINE.saturating_sub(passed).max(least)
 }
 
 /// The limit of an answer after `limit` was too small, where one read may take `memory` bytes. If
 /// memory for a larger answer can never be had, there is no limit: asking for that says why.
-fn next_limit(limit: usize, memory: u64) -> usize {
+fn next_response_limit(limit: usize, memory: u64) -> usize {
     let most = usize::try_from(memory / 2).unwrap_or(usize::MAX);
-    let next = limit.saturating_mul(GROWTH).min(most);
+    let next = limit.saturating_mul(RESPONSE_LIMIT_FACTOR).min(most);
     if next > limit { next } else { usize::MAX }
 }
 
 /// The memory that an answer takes: the message, and its content beside it.
-fn room_for(answer: usize) -> u64 {
+fn reservation_bytes(answer: usize) -> u64 {
     u64::try_from(answer).unwrap_or(u64::MAX).saturating_mul(2)
 }
 
 #[async_trait]
 impl Provider for SocketProviders {
-    async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
         let name: ProviderName = request
             .class
             .spec
@@ -221,11 +221,11 @@ impl Provider for SocketProviders {
             .as_deref()
             .unwrap_or_default()
             .parse()
-            .map_err(|error| refusal::of_name(&error))?;
+            .map_err(|error| call_error::invalid_name_error(&error))?;
         let message = mount_request(request);
-        let answer = self.ask_within(&name, &message, request).await?;
+        let answer = self.mount_with_reservation(&name, &message, request).await?;
         let size = content_size(&answer);
-        if size > message::LARGE_ANSWER {
+        if size > message::LARGE_RESPONSE_BYTES {
             tracing::warn!(
                 provider = %name,
                 pod = %request.pod,
@@ -233,6 +233,6 @@ impl Provider for SocketProviders {
                 "the volume holds more than 1 MiB: its files may be too large for a Secret"
             );
         }
-        parse_answer(answer).map_err(|problems| refusal::of_answer(&name, &problems))
+        parse_response(answer).map_err(|problems| call_error::invalid_response_error(&name, &problems))
     }
 }

@@ -4,65 +4,65 @@
 
 use std::collections::BTreeMap;
 
-use lanyard_keyvault::{Proofs, PublishSecrets, ServiceAccountTokens};
+use lanyard_keyvault::{PodCredentials, PublishSecrets, ServiceAccountTokens};
 use serde::Deserialize;
 
-use crate::wire_token::{WireSecret, WireToken};
+use crate::wire_token::{ZeroizedText, ServiceAccountTokenJson};
 
 /// Writes the tokens as the kubelet does; nothing where there is none.
-pub(crate) fn tokens_text(tokens: &ServiceAccountTokens) -> Option<String> {
-    let written: BTreeMap<&str, WireToken> =
+pub(crate) fn tokens_to_json(tokens: &ServiceAccountTokens) -> Option<String> {
+    let written: BTreeMap<&str, ServiceAccountTokenJson> =
         tokens.0.iter().map(|(audience, token)| (audience.as_str(), token.into())).collect();
     if written.is_empty() { None } else { serde_json::to_string(&written).ok() }
 }
 
 /// Writes the other secrets.
-pub(crate) fn secrets_text(secrets: &PublishSecrets) -> String {
-    let written: BTreeMap<&str, WireSecret> =
+pub(crate) fn secrets_to_json(secrets: &PublishSecrets) -> String {
+    let written: BTreeMap<&str, ZeroizedText> =
         secrets.0.iter().map(|(key, secret)| (key.as_str(), secret.as_ref().into())).collect();
     serde_json::to_string(&written).unwrap_or_else(|_error| "{}".to_owned())
 }
 
 /// Reads tokens: as leniently as upstream providers, where an order is strict. An empty text has
 /// none. The error says where the text breaks off and no more.
-pub(crate) fn parse_tokens(text: &str) -> Result<ServiceAccountTokens, JsonPlace> {
+pub(crate) fn parse_tokens(text: &str) -> Result<ServiceAccountTokens, InvalidJsonError> {
     if text.is_empty() {
         return Ok(ServiceAccountTokens::default());
     }
-    let written: BTreeMap<String, WireToken> = parse(text)?;
+    let written: BTreeMap<String, ServiceAccountTokenJson> = parse_json(text)?;
     let tokens = written.into_iter().map(|(audience, token)| (audience, token.into()));
     Ok(ServiceAccountTokens(tokens.collect()))
 }
 
 /// Reads a JSON object of texts, or `null`.
-pub(crate) fn parse_secrets(text: &str) -> Result<PublishSecrets, JsonPlace> {
-    let written: Option<BTreeMap<String, WireSecret>> = parse(text)?;
+pub(crate) fn parse_secrets(text: &str) -> Result<PublishSecrets, InvalidJsonError> {
+    let written: Option<BTreeMap<String, ZeroizedText>> = parse_json(text)?;
     let secrets = written.unwrap_or_default().into_iter();
     Ok(PublishSecrets(secrets.map(|(key, text)| (key, text.into())).collect()))
 }
 
 /// Reads JSON, and repeats nothing of it in the error.
-pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, JsonPlace> {
+pub(crate) fn parse_json<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, InvalidJsonError> {
     serde_json::from_str(text)
-        .map_err(|error| JsonPlace { line: error.line(), column: error.column() })
+        .map_err(|error| InvalidJsonError { line: error.line(), column: error.column() })
 }
 
 /// A text is not the JSON that belongs there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not the JSON that belongs there, at line {line}, column {column}")]
-pub(crate) struct JsonPlace {
+pub(crate) struct InvalidJsonError {
     line: usize,
     column: usize,
 }
 
 /// Takes out of a text everything that the pod brought as a secret.
-pub(crate) fn redacted(text: &str, proofs: &Proofs) -> String {
+pub(crate) fn redact(text: &str, proofs: &PodCredentials) -> String {
     let tokens = proofs.tokens.0.values().map(|token| &token.token);
     let secrets = tokens.chain(proofs.secrets.0.values());
     let mut text = text.to_owned();
     for secret in secrets {
         if let Ok(secret) = std::str::from_utf8(secret.expose())
-            && secret.len() >= SHORTEST
+            && secret.len() >= MIN_REDACTED_LENGTH
         {
             text = text.replace(secret, "[redacted]");
         }
@@ -71,7 +71,7 @@ pub(crate) fn redacted(text: &str, proofs: &Proofs) -> String {
 }
 
 /// Shorter secrets would take words out of every message.
-const SHORTEST: usize = 4;
+const MIN_REDACTED_LENGTH: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -81,18 +81,18 @@ mod tests {
         r#"{"api://x":{"token":"planted","expirationTimestamp":"2026-11-21T12:00:00Z"}}"#;
 
     #[test]
-    fn tokens_and_secrets_survive_the_way_to_a_provider() {
+    fn tokens_and_secrets_round_trip_as_json() {
         let tokens = parse_tokens(TOKENS).unwrap();
-        assert_eq!(tokens_text(&tokens).unwrap(), TOKENS);
-        assert_eq!(tokens_text(&parse_tokens("").unwrap()), None);
+        assert_eq!(tokens_to_json(&tokens).unwrap(), TOKENS);
+        assert_eq!(tokens_to_json(&parse_tokens("").unwrap()), None);
         let secrets = parse_secrets(r#"{"clientid":"c","clientsecret":"s"}"#).unwrap();
-        assert_eq!(parse_secrets(&secrets_text(&secrets)).unwrap(), secrets);
+        assert_eq!(parse_secrets(&secrets_to_json(&secrets)).unwrap(), secrets);
         assert_eq!(parse_secrets("null").unwrap(), PublishSecrets::default());
-        assert_eq!(secrets_text(&PublishSecrets::default()), "{}");
+        assert_eq!(secrets_to_json(&PublishSecrets::default()), "{}");
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_repeated() {
+    fn parse_errors_do_not_repeat_the_input() {
         for text in [
             "\"planted\"",
             "planted",
@@ -111,12 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_echoes_the_secrets_is_shown_without_them() {
-        let proofs = Proofs {
+    fn echoed_secrets_are_redacted() {
+        let proofs = PodCredentials {
             tokens: parse_tokens(TOKENS).unwrap(),
             secrets: parse_secrets(r#"{"clientsecret":"hunter2","x":"a"}"#).unwrap(),
         };
-        let shown = redacted("bad planted and hunter2 at all", &proofs);
+        let shown = redact("bad planted and hunter2 at all", &proofs);
         assert_eq!(shown, "bad [redacted] and [redacted] at all");
     }
 }

@@ -1,216 +1,216 @@
 //! What the publisher does to the disk. All of it blocks.
 
-use lanyard_api::objects::MOST_FILES;
+use lanyard_api::objects::MAX_FILES;
 use lanyard_clock::SharedClock;
 use lanyard_vocabulary::{OutcomeCode, causes};
 use tonic::Code;
 
-use super::contents::{Contents, Supply};
-use super::decide::{Content, Plan, Seen, content_of, decide};
+use super::fetched_response::{ContentRecord, FetchedResponse};
+use super::publish_plan::{MountContent, PublishPlan, MountProbe, classify_content, plan_publish};
 use super::failure::PublishFailure;
-use super::mounted::Mounted;
-use super::place::{MountId, Place, Standing};
-use crate::audit::{AuditEvent, AuditTrail, ReadBy};
-use crate::budget::{Allowance, Growth, Purpose, needed_for};
-use crate::directory::Directory;
+use super::mounted_volume::MountedVolume;
+use super::mount_target::{MountId, MountTarget, TargetState};
+use crate::audit::{AuditEvent, AuditTrail, ReadRequester};
+use crate::memory_limit::{MemoryBudget, GrowthRequest, MemoryPurpose, max_generation_size};
+use crate::directory::OpenDirectory;
 use crate::error::PublishError;
-use crate::fuse::Fuse;
-use crate::generation::Generation;
-use crate::marker::Marker;
-use crate::mount::{Mount, Shape, StagedMount};
-use crate::order::MountOrder;
-use crate::provider::Filling;
-use crate::rotation::VolumeClock;
-use crate::step::Step;
-use crate::volume::{Changed, Published, Volume};
+use crate::fail_point::FailPoint;
+use crate::generation::VolumeGeneration;
+use crate::marker::VolumeMarker;
+use crate::mount::{TmpfsMount, TmpfsOptions, DetachedMount};
+use crate::publish_request::PublishRequest;
+use crate::provider::ProviderResponse;
+use crate::rotation::PollHistory;
+use crate::volume_step::Step;
+use crate::volume::{VolumeChange, PublishOutcome, AtomicVolume};
 
 /// What the disk work needs to know.
 #[derive(Debug, Clone)]
-pub(super) struct Desk {
-    pub(super) clock: SharedClock,
-    pub(super) fuse: Fuse,
-    pub(super) driver: String,
+pub(super) struct PublishContext {
+    pub(super) shared_clock: SharedClock,
+    pub(super) fail_point: FailPoint,
+    pub(super) driver_name: String,
     /// How many bytes the files of one volume may have together.
     pub(super) content_limit: u64,
     /// Whether a volume is filled before it is mounted, where the kernel can.
-    pub(super) staged: bool,
+    pub(super) staged_mounts: bool,
     /// Where it stands that an older credential was taken.
     pub(super) audit: AuditTrail,
 }
 
 /// What a look at a place came to.
 #[derive(Debug)]
-pub(super) struct Survey {
-    pub(super) plan: Plan,
-    pub(super) found: Option<Found>,
+pub(super) struct TargetInspection {
+    pub(super) plan: PublishPlan,
+    pub(super) existing: Option<ExistingMount>,
 }
 
 /// A mount that stands at a place already.
 #[derive(Debug)]
-pub(super) struct Found {
-    id: MountId,
-    volume: Volume,
-    marker: Option<Marker>,
+pub(super) struct ExistingMount {
+    mount_id: MountId,
+    volume: AtomicVolume,
+    marker: Option<VolumeMarker>,
 }
 
-impl Found {
+impl ExistingMount {
     /// The mounted volume; nothing is known about what it holds unless there is a marker.
-    pub(super) fn into_mounted(
+    pub(super) fn into_mounted_volume(
         self,
-        desk: &Desk,
-        place: Place,
-        order: Option<MountOrder>,
-    ) -> Option<Mounted> {
-        let Self { id, mut volume, marker } = self;
-        let mount = Mount::taken_over(place.path());
+        desk: &PublishContext,
+        place: MountTarget,
+        order: Option<PublishRequest>,
+    ) -> Option<MountedVolume> {
+        let Self { mount_id: id, mut volume, marker } = self;
+        let mount = TmpfsMount::adopted(place.path());
         // Another driver goes on with its own volumes until the kubelet orders them from us.
         if marker.is_none() && order.is_some() {
-            desk.fuse.reach(Step::Harden);
+            desk.fail_point.reach_step(Step::Harden);
             if let Err(error) = mount.harden() {
-                let error = causes(&error);
+                let error = format_error_chain(&error);
                 tracing::warn!(error, "a volume of another driver keeps its options");
             }
         }
-        volume.lies_on(mount);
-        let now = desk.clock.now();
-        let shown = volume.current().ok().flatten();
+        volume.set_mount(mount);
+        let now = desk.shared_clock.now();
+        let shown = volume.current_generation().ok().flatten();
         let shown = shown.map(|shown| shown.as_str().to_owned()).unwrap_or_default();
         let marker = match (marker, &order) {
             (Some(marker), _) if marker.generation == shown => marker,
-            (Some(marker), _) => marker.uncertified(),
-            (None, Some(order)) => Marker::blank(order, now),
+            (Some(marker), _) => marker.into_uncertified(),
+            (None, Some(order)) => VolumeMarker::uncertified_for(order, now),
             (None, None) => return None,
         };
-        let is_other = order.as_ref().is_some_and(|order| !marker.describes(order));
-        let record = marker.check.clone().filter(|_| !is_other);
-        let mut mounted = Mounted::new(place, id, volume, marker, order);
-        mounted.shown = shown;
+        let is_other = order.as_ref().is_some_and(|order| !marker.matches_request(order));
+        let record = marker.poll_record.clone().filter(|_| !is_other);
+        let mut mounted = MountedVolume::new(place, id, volume, marker, order);
+        mounted.visible_generation = shown;
         if record.is_some() {
-            mounted.clock = VolumeClock::resumed(record, now);
+            mounted.history = PollHistory::restored(record, now);
         }
         Some(mounted)
     }
 }
 
 /// Looks at a place and takes away what hides a volume there.
-pub(super) fn survey(desk: &Desk, place: &Place) -> Result<Survey, PublishFailure> {
-    for _ in 0..MOST_LAYERS {
-        let (seen, found) = look(desk, place)?;
-        let plan = decide(seen);
-        if plan != Plan::Uncover {
-            return Ok(Survey { plan, found });
+pub(super) fn inspect_target(desk: &PublishContext, place: &MountTarget) -> Result<TargetInspection, PublishFailure> {
+    for _ in 0..MAX_MOUNT_LAYERS {
+        let (seen, found) = probe_target(desk, place)?;
+        let plan = plan_publish(seen);
+        if plan != PublishPlan::RemoveTopLayer {
+            return Ok(TargetInspection { plan, existing: found });
         }
         drop(found);
         tracing::warn!(target_path = %place.path().display(), ?seen, "a useless mount is removed");
-        place.unmount_layer().map_err(|error| of_place(&error.into()))?;
+        place.unmount_layer().map_err(|error| target_failure(&error.into()))?;
     }
-    let message = format!("more than {MOST_LAYERS} mounts lie on {}", place.path().display());
+    let message = format!("more than {MAX_MOUNT_LAYERS} mounts lie on {}", place.path().display());
     Err(PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message))
 }
 
 /// Looks at a place and changes nothing.
-pub(super) fn survey_only(desk: &Desk, place: &Place) -> Result<Survey, PublishFailure> {
-    let (seen, found) = look(desk, place)?;
-    Ok(Survey { plan: decide(seen), found })
+pub(super) fn inspect_target_read_only(desk: &PublishContext, place: &MountTarget) -> Result<TargetInspection, PublishFailure> {
+    let (seen, found) = probe_target(desk, place)?;
+    Ok(TargetInspection { plan: plan_publish(seen), existing: found })
 }
 
-fn look(desk: &Desk, place: &Place) -> Result<(Seen, Option<Found>), PublishFailure> {
-    let standing = place.standing(&desk.fuse).map_err(|error| of_place(&error.into()))?;
+fn probe_target(desk: &PublishContext, place: &MountTarget) -> Result<(MountProbe, Option<ExistingMount>), PublishFailure> {
+    let standing = place.state(&desk.fail_point).map_err(|error| target_failure(&error.into()))?;
     Ok(match standing {
-        Standing::Absent | Standing::Directory => (Seen::Unmounted, None),
-        Standing::Link => (Seen::Link, None),
-        Standing::File => (Seen::File, None),
-        Standing::Dead => (Seen::Dead, None),
-        Standing::Mounted { in_memory: false, .. } => (Seen::Elsewhere, None),
-        Standing::Mounted { root, id, layers, in_memory: true } => {
-            let found = open(desk, root, id).map_err(|error| of_place(&error))?;
-            let content = content_in(&found).map_err(|error| of_place(&error))?;
-            (Seen::Memory { layers, content }, Some(found))
+        TargetState::Absent | TargetState::Directory => (MountProbe::Unmounted, None),
+        TargetState::Symlink => (MountProbe::Symlink, None),
+        TargetState::File => (MountProbe::File, None),
+        TargetState::DeadMount => (MountProbe::Unreadable, None),
+        TargetState::Mounted { in_memory: false, .. } => (MountProbe::NotTmpfs, None),
+        TargetState::Mounted { root, id, layers, in_memory: true } => {
+            let found = open_existing_mount(desk, root, id).map_err(|error| target_failure(&error))?;
+            let content = read_mount_content(&found).map_err(|error| target_failure(&error))?;
+            (MountProbe::Tmpfs { layers, content }, Some(found))
         }
     })
 }
 
-fn open(desk: &Desk, root: Directory, id: MountId) -> Result<Found, PublishError> {
-    let volume = Volume::on(root, desk.clock());
+fn open_existing_mount(desk: &PublishContext, root: OpenDirectory, id: MountId) -> Result<ExistingMount, PublishError> {
+    let volume = AtomicVolume::in_directory(root, desk.clock());
     let note = volume.load_marker()?;
-    let marker = note.and_then(|note| match Marker::parse(&note, &desk.driver) {
+    let marker = note.and_then(|note| match VolumeMarker::parse(&note, &desk.driver_name) {
         Ok(marker) => Some(marker),
         Err(error) => {
-            tracing::warn!(dir = %volume.dir().display(), error = causes(&error), "no marker");
+            tracing::warn!(dir = %volume.dir().display(), error = format_error_chain(&error), "no marker");
             None
         }
     });
-    Ok(Found { id, volume, marker })
+    Ok(ExistingMount { mount_id: id, volume, marker })
 }
 
-fn content_in(found: &Found) -> Result<Content, PublishError> {
-    let is_whole = found.volume.is_linked()? == Some(true);
-    let current = found.volume.current()?.filter(|_| is_whole);
-    let seen = current.as_ref().map(Generation::as_str);
-    Ok(content_of(found.volume.is_blank()?, seen, found.marker.as_ref()))
+fn read_mount_content(found: &ExistingMount) -> Result<MountContent, PublishError> {
+    let is_whole = found.volume.has_all_links()? == Some(true);
+    let current = found.volume.current_generation()?.filter(|_| is_whole);
+    let seen = current.as_ref().map(VolumeGeneration::as_str);
+    Ok(classify_content(found.volume.has_no_content()?, seen, found.marker.as_ref()))
 }
 
 /// Makes a volume, fills it and mounts it on its place once it is whole.
-pub(super) fn mount(
-    desk: &Desk,
-    place: Place,
-    order: MountOrder,
-    supply: Supply,
-    allowance: &dyn Allowance,
-) -> Result<Mounted, PublishFailure> {
-    let (filling, contents) = supply.unopposed();
+pub(super) fn mount_new_volume(
+    desk: &PublishContext,
+    place: MountTarget,
+    order: PublishRequest,
+    supply: FetchedResponse,
+    allowance: &dyn MemoryBudget,
+) -> Result<MountedVolume, PublishFailure> {
+    let (filling, contents) = supply.into_first_content();
     desk.check_size(&filling)?;
-    claim(&place, &filling, allowance)?;
-    desk.fuse.reach(Step::MakeTarget);
-    let target = place.make().map_err(|error| of_place(&error.into()))?;
-    refuse_mounted(&place)?;
-    desk.fuse.reach(Step::MakeMount);
-    let lengths = filling.files.iter().map(|file| length_of(file.content.len()));
-    let shape = Shape::holding(lengths, order.group);
-    let staged = if desk.staged {
-        StagedMount::tmpfs(place.path(), shape).map_err(|error| of_mount(&error.into()))?
+    claim_mount_memory(&place, &filling, allowance)?;
+    desk.fail_point.reach_step(Step::MakeTarget);
+    let target = place.create().map_err(|error| target_failure(&error.into()))?;
+    ensure_not_mounted(&place)?;
+    desk.fail_point.reach_step(Step::MakeMount);
+    let lengths = filling.files.iter().map(|file| byte_count(file.content.len()));
+    let shape = TmpfsOptions::with_capacity_for(lengths, order.group);
+    let staged = if desk.staged_mounts {
+        DetachedMount::create(place.path(), shape).map_err(|error| mount_failure(&error.into()))?
     } else {
         None
     };
     let Some(staged) = staged else {
         return mount_in_place(desk, place, order, (filling, contents), shape);
     };
-    let root = staged.open().map_err(|error| of_mount(&error.into()))?;
-    let root = Directory::of(root, place.path(), desk.fuse.clone());
-    let mut volume = Volume::on(root, desk.clock());
-    let noted = fill(desk, &mut volume, &order, (filling, contents))?;
-    refuse_mounted(&place)?;
-    desk.fuse.reach(Step::Attach);
-    let mount = staged.attach(&target).map_err(|error| of_mount(&error.into()))?;
-    volume.lies_on(mount);
-    mounted(place, volume, noted, order)
+    let root = staged.open().map_err(|error| mount_failure(&error.into()))?;
+    let root = OpenDirectory::from_fd(root, place.path(), desk.fail_point.clone());
+    let mut volume = AtomicVolume::in_directory(root, desk.clock());
+    let noted = write_first_content(desk, &mut volume, &order, (filling, contents))?;
+    ensure_not_mounted(&place)?;
+    desk.fail_point.reach_step(Step::Attach);
+    let mount = staged.attach(&target).map_err(|error| mount_failure(&error.into()))?;
+    volume.set_mount(mount);
+    finish_mount(place, volume, noted, order)
 }
 
 /// What the files of a filling take of the node's memory at most.
-pub(super) fn files_size(filling: &Filling) -> u64 {
-    let page = length_of(rustix::param::page_size());
-    let files = filling.files.iter().map(|file| (&file.path, length_of(file.content.len())));
-    needed_for(files, page)
+pub(super) fn max_files_size(filling: &ProviderResponse) -> u64 {
+    let page = byte_count(rustix::param::page_size());
+    let files = filling.files.iter().map(|file| (&file.path, byte_count(file.content.len())));
+    max_generation_size(files, page)
 }
 
 /// Asks for the memory of a volume of which nothing is there yet.
-fn claim(
-    place: &Place,
-    filling: &Filling,
-    allowance: &dyn Allowance,
+fn claim_mount_memory(
+    place: &MountTarget,
+    filling: &ProviderResponse,
+    allowance: &dyn MemoryBudget,
 ) -> Result<(), PublishFailure> {
-    let needed = files_size(filling);
-    let purpose = Purpose::Mount;
-    let growth = Growth { held: 0, lasting: 0, needed, reading: 0, purpose };
+    let needed = max_files_size(filling);
+    let purpose = MemoryPurpose::Mount;
+    let growth = GrowthRequest { used: 0, used_after_scrub: 0, needed, read_bytes: 0, purpose };
     allowance
         .claim(growth)
-        .map_err(|source| of_file(&PublishError::NoRoom { dir: place.path().to_owned(), source }))
+        .map_err(|source| write_failure(&PublishError::MemoryLimitExceeded { dir: place.path().to_owned(), source }))
 }
 
 /// Mounts are never stacked: a container sees the one that was topmost when it started. The look
 /// at the place is as old as the question to the source, and another driver may have mounted there.
-fn refuse_mounted(place: &Place) -> Result<(), PublishFailure> {
-    if place.mount_id().map_err(|error| of_place(&error.into()))?.is_none() {
+fn ensure_not_mounted(place: &MountTarget) -> Result<(), PublishFailure> {
+    if place.mount_id().map_err(|error| target_failure(&error.into()))?.is_none() {
         return Ok(());
     }
     let message = format!(
@@ -219,185 +219,185 @@ fn refuse_mounted(place: &Place) -> Result<(), PublishFailure> {
     );
     Err(PublishFailure::new(OutcomeCode::FailedToMount, message)
         .with_hint("see that one CSI driver of this name runs on the node; the kubelet asks again")
-        .not_final())
+        .into_non_final())
 }
 
 /// The same where a file system must have a place before anything can be written into it. The
 /// volume is seen empty for a moment, and a crash in it leaves it so; the marker tells.
 fn mount_in_place(
-    desk: &Desk,
-    place: Place,
-    order: MountOrder,
-    filling: (Filling, Contents),
-    shape: Shape,
-) -> Result<Mounted, PublishFailure> {
-    let mount = Mount::tmpfs_of(place.path(), shape).map_err(|error| of_mount(&error.into()))?;
-    let filled = Volume::with_fuse(place.path(), desk.clock(), desk.fuse.clone())
-        .map_err(|error| of_mount(&error))
+    desk: &PublishContext,
+    place: MountTarget,
+    order: PublishRequest,
+    filling: (ProviderResponse, ContentRecord),
+    shape: TmpfsOptions,
+) -> Result<MountedVolume, PublishFailure> {
+    let mount = TmpfsMount::mount_or_adopt_with(place.path(), shape).map_err(|error| mount_failure(&error.into()))?;
+    let filled = AtomicVolume::open_with_fail_point(place.path(), desk.clock(), desk.fail_point.clone())
+        .map_err(|error| mount_failure(&error))
         .and_then(|mut volume| {
-            let noted = fill(desk, &mut volume, &order, filling)?;
+            let noted = write_first_content(desk, &mut volume, &order, filling)?;
             Ok((volume, noted))
         });
     // Dropped before it is kept, the mount goes away again.
     let (mut volume, noted) = filled?;
     let mut mount = mount;
-    mount.keep();
-    volume.lies_on(mount);
-    desk.fuse.reach(Step::Attach);
-    mounted(place, volume, noted, order)
+    mount.persist();
+    volume.set_mount(mount);
+    desk.fail_point.reach_step(Step::Attach);
+    finish_mount(place, volume, noted, order)
 }
 
-fn mounted(
-    place: Place,
-    volume: Volume,
-    (marker, clock): (Marker, VolumeClock),
-    order: MountOrder,
-) -> Result<Mounted, PublishFailure> {
+fn finish_mount(
+    place: MountTarget,
+    volume: AtomicVolume,
+    (marker, clock): (VolumeMarker, PollHistory),
+    order: PublishRequest,
+) -> Result<MountedVolume, PublishFailure> {
     let lost = |message: String| PublishFailure::new(OutcomeCode::FailedToMount, message);
-    let id = place.mount_id().map_err(|error| of_place(&error.into()))?;
+    let id = place.mount_id().map_err(|error| target_failure(&error.into()))?;
     let id = id.ok_or_else(|| lost(format!("{} is no mount", place.path().display())))?;
-    let mut mounted = Mounted::new(place, id, volume, marker, Some(order));
-    mounted.clock = clock;
+    let mut mounted = MountedVolume::new(place, id, volume, marker, Some(order));
+    mounted.history = clock;
     Ok(mounted)
 }
 
 /// What became of a mounted volume that was given its next content.
 #[derive(Debug)]
-pub(super) struct Refilled {
-    pub(super) published: Published,
+pub(super) struct ContentUpdate {
+    pub(super) published: PublishOutcome,
     /// Why older credentials were not taken.
-    pub(super) refusal: Option<String>,
+    pub(super) older_rejection: Option<String>,
 }
 
 /// Gives a mounted volume its next content.
-pub(super) fn refill(
-    desk: &Desk,
-    mounted: &mut Mounted,
-    supply: Supply,
-    allowance: &dyn Allowance,
-) -> Result<Refilled, PublishFailure> {
-    let (filling, contents) = supply.beside(mounted)?;
+pub(super) fn update_content(
+    desk: &PublishContext,
+    mounted: &mut MountedVolume,
+    supply: FetchedResponse,
+    allowance: &dyn MemoryBudget,
+) -> Result<ContentUpdate, PublishFailure> {
+    let (filling, contents) = supply.without_older_credentials(mounted)?;
     desk.check_size(&filling)?;
-    let order = mounted.order.clone();
-    let shape = Shape::holding([], order.group);
-    mounted.volume.settle_root(shape.mode(), order.group).map_err(|error| of_file(&error))?;
-    let mut published = write(&mut mounted.volume, &order, filling, Some(allowance))
-        .inspect_err(|_| mounted.look_again())?;
-    if std::mem::take(&mut mounted.swapped) {
-        published.changed = Changed::Content;
+    let order = mounted.request.clone();
+    let shape = TmpfsOptions::with_capacity_for([], order.group);
+    mounted.volume.apply_root_attributes(shape.mode(), order.group).map_err(|error| write_failure(&error))?;
+    let mut published = write_payload(&mut mounted.volume, &order, filling, Some(allowance))
+        .inspect_err(|_| mounted.recheck_generation())?;
+    if std::mem::take(&mut mounted.has_unreported_swap) {
+        published.change = VolumeChange::Content;
     }
-    let refusal = contents.refusal.clone();
+    let refusal = contents.older_rejection.clone();
     // Readers see it from now on, whatever becomes of the note.
-    for older in &contents.accepted {
-        let by = ReadBy::new(&order.pod, &order.class_name);
+    for older in &contents.accepted_older {
+        let by = ReadRequester::new(&order.pod, &order.class_name);
         let (object, version) = (older.id.clone(), older.version.clone());
         desk.audit.record(AuditEvent::OlderAccepted { by, object, version });
     }
-    published.generation.as_str().clone_into(&mut mounted.shown);
-    contents.note(&order, &published, &mut mounted.marker, &mut mounted.clock);
-    mounted.swapped = published.changed == Changed::Content;
-    note(desk, &mounted.volume, &mounted.marker)?;
-    mounted.swapped = false;
-    Ok(Refilled { published, refusal })
+    published.generation.as_str().clone_into(&mut mounted.visible_generation);
+    contents.apply_to(&order, &published, &mut mounted.marker, &mut mounted.history);
+    mounted.has_unreported_swap = published.change == VolumeChange::Content;
+    write_marker(desk, &mounted.volume, &mounted.marker)?;
+    mounted.has_unreported_swap = false;
+    Ok(ContentUpdate { published, older_rejection: refusal })
 }
 
-fn fill(
-    desk: &Desk,
-    volume: &mut Volume,
-    order: &MountOrder,
-    (filling, contents): (Filling, Contents),
-) -> Result<(Marker, VolumeClock), PublishFailure> {
+fn write_first_content(
+    desk: &PublishContext,
+    volume: &mut AtomicVolume,
+    order: &PublishRequest,
+    (filling, contents): (ProviderResponse, ContentRecord),
+) -> Result<(VolumeMarker, PollHistory), PublishFailure> {
     // Its room was claimed before the mount was made.
-    let published = write(volume, order, filling, None)?;
-    let mut marker = Marker::blank(order, desk.clock.now());
-    let mut clock = VolumeClock::default();
-    contents.note(order, &published, &mut marker, &mut clock);
-    note(desk, volume, &marker)?;
+    let published = write_payload(volume, order, filling, None)?;
+    let mut marker = VolumeMarker::uncertified_for(order, desk.shared_clock.now());
+    let mut clock = PollHistory::default();
+    contents.apply_to(order, &published, &mut marker, &mut clock);
+    write_marker(desk, volume, &marker)?;
     Ok((marker, clock))
 }
 
-fn write(
-    volume: &mut Volume,
-    order: &MountOrder,
-    filling: Filling,
-    allowance: Option<&dyn Allowance>,
-) -> Result<Published, PublishFailure> {
-    volume.publish_within(&filling.entries(order.group), allowance).map_err(|error| of_file(&error))
+fn write_payload(
+    volume: &mut AtomicVolume,
+    order: &PublishRequest,
+    filling: ProviderResponse,
+    allowance: Option<&dyn MemoryBudget>,
+) -> Result<PublishOutcome, PublishFailure> {
+    volume.publish_with_budget(&filling.file_entries(order.group), allowance).map_err(|error| write_failure(&error))
 }
 
 /// Notes beside the files what is known about them.
-pub(super) fn note(desk: &Desk, volume: &Volume, marker: &Marker) -> Result<(), PublishFailure> {
+pub(super) fn write_marker(desk: &PublishContext, volume: &AtomicVolume, marker: &VolumeMarker) -> Result<(), PublishFailure> {
     let text = marker
-        .to_json(&desk.driver)
-        .map_err(|error| PublishFailure::new(OutcomeCode::FileWriteError, causes(&error)))?;
-    volume.write_marker(&text).map_err(|error| of_file(&error))
+        .to_json(&desk.driver_name)
+        .map_err(|error| PublishFailure::new(OutcomeCode::FileWriteError, format_error_chain(&error)))?;
+    volume.write_marker(&text).map_err(|error| write_failure(&error))
 }
 
 /// Takes away whatever of ours is at a place. What is not ours stays, and so does the directory
 /// that holds it.
-pub(super) fn withdraw(desk: &Desk, place: &Place) -> Result<(), PublishFailure> {
-    for layer in 0..MOST_LAYERS {
-        let standing = match place.standing(&desk.fuse) {
+pub(super) fn remove_volume(desk: &PublishContext, place: &MountTarget) -> Result<(), PublishFailure> {
+    for layer in 0..MAX_MOUNT_LAYERS {
+        let standing = match place.state(&desk.fail_point) {
             Ok(standing) => standing,
-            Err(error) => return Err(of_place(&error.into()).told_as(Code::Internal)),
+            Err(error) => return Err(target_failure(&error.into()).with_grpc_code(Code::Internal)),
         };
         match standing {
-            Standing::Absent => return Ok(()),
+            TargetState::Absent => return Ok(()),
             // The kubelet removes what is left of its directory itself; nobody follows a link.
-            Standing::Link | Standing::File => {
+            TargetState::Symlink | TargetState::File => {
                 let target = place.path().display();
                 tracing::warn!(%target, "no volume stands here; what does was left alone");
                 return Ok(());
             }
-            Standing::Directory => {
-                return withdraw_from_disk(desk, place, layer > 0);
+            TargetState::Directory => {
+                return remove_target_directory(desk, place, layer > 0);
             }
-            Standing::Dead | Standing::Mounted { in_memory: false, .. } => {
-                desk.fuse.reach(Step::Unmount);
+            TargetState::DeadMount | TargetState::Mounted { in_memory: false, .. } => {
+                desk.fail_point.reach_step(Step::Unmount);
                 place
                     .unmount_layer()
-                    .map_err(|error| of_place(&error.into()).told_as(Code::Internal))?;
+                    .map_err(|error| target_failure(&error.into()).with_grpc_code(Code::Internal))?;
             }
-            Standing::Mounted { root, in_memory: true, .. } => {
+            TargetState::Mounted { root, in_memory: true, .. } => {
                 // The memory goes with the mount; emptying is for those who hold it open.
-                if let Err(error) = Volume::on(root, desk.clock()).empty() {
-                    let (target, error) = (place.path().display(), causes(&error));
+                if let Err(error) = AtomicVolume::in_directory(root, desk.clock()).remove_content() {
+                    let (target, error) = (place.path().display(), format_error_chain(&error));
                     tracing::warn!(%target, error, "a volume is unmounted without being emptied");
                 }
-                desk.fuse.reach(Step::Unmount);
+                desk.fail_point.reach_step(Step::Unmount);
                 place
                     .unmount_layer()
-                    .map_err(|error| of_place(&error.into()).told_as(Code::Internal))?;
+                    .map_err(|error| target_failure(&error.into()).with_grpc_code(Code::Internal))?;
             }
         }
     }
-    let message = format!("more than {MOST_LAYERS} mounts lie on {}", place.path().display());
-    Err(PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message).told_as(Code::Internal))
+    let message = format!("more than {MAX_MOUNT_LAYERS} mounts lie on {}", place.path().display());
+    Err(PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message).with_grpc_code(Code::Internal))
 }
 
 /// Nothing is mounted (any more): what is ours in the directory goes, then the directory.
-fn withdraw_from_disk(desk: &Desk, place: &Place, was_mounted: bool) -> Result<(), PublishFailure> {
+fn remove_target_directory(desk: &PublishContext, place: &MountTarget, was_mounted: bool) -> Result<(), PublishFailure> {
     let empty = || -> Result<(), PublishError> {
-        if !was_mounted && let Some(root) = place.open_directory(&desk.fuse)? {
-            Volume::on(root, desk.clock()).empty()?;
+        if !was_mounted && let Some(root) = place.open_directory(&desk.fail_point)? {
+            AtomicVolume::in_directory(root, desk.clock()).remove_content()?;
         }
-        desk.fuse.reach(Step::RemoveTarget);
+        desk.fail_point.reach_step(Step::RemoveTarget);
         Ok(place.remove_if_empty()?)
     };
-    empty().map_err(|error| of_place(&error).told_as(Code::Internal))
+    empty().map_err(|error| target_failure(&error).with_grpc_code(Code::Internal))
 }
 
-impl Desk {
-    fn check_size(&self, filling: &Filling) -> Result<(), PublishFailure> {
-        let lengths = filling.files.iter().map(|file| length_of(file.content.len()));
+impl PublishContext {
+    fn check_size(&self, filling: &ProviderResponse) -> Result<(), PublishFailure> {
+        let lengths = filling.files.iter().map(|file| byte_count(file.content.len()));
         let bytes = lengths.fold(0, u64::saturating_add);
         let (files, limit) = (filling.files.len(), self.content_limit);
         let message = if bytes > limit {
             format!(
                 "the {files} files have {bytes} bytes together, and a volume takes {limit} at most"
             )
-        } else if files > MOST_FILES {
-            format!("there are {files} files, and a volume takes {MOST_FILES} at most")
+        } else if files > MAX_FILES {
+            format!("there are {files} files, and a volume takes {MAX_FILES} at most")
         } else {
             return Ok(());
         };
@@ -406,25 +406,25 @@ impl Desk {
     }
 
     fn clock(&self) -> SharedClock {
-        SharedClock::clone(&self.clock)
+        SharedClock::clone(&self.shared_clock)
     }
 }
 
-fn of_place(error: &PublishError) -> PublishFailure {
-    PublishFailure::of_volume(OutcomeCode::FailedToEnsureMountPoint, error)
+fn target_failure(error: &PublishError) -> PublishFailure {
+    PublishFailure::from_publish_error(OutcomeCode::FailedToEnsureMountPoint, error)
 }
 
-fn of_mount(error: &PublishError) -> PublishFailure {
-    PublishFailure::of_volume(OutcomeCode::FailedToMount, error)
+fn mount_failure(error: &PublishError) -> PublishFailure {
+    PublishFailure::from_publish_error(OutcomeCode::FailedToMount, error)
 }
 
-fn of_file(error: &PublishError) -> PublishFailure {
-    PublishFailure::of_volume(OutcomeCode::FileWriteError, error)
+fn write_failure(error: &PublishError) -> PublishFailure {
+    PublishFailure::from_publish_error(OutcomeCode::FileWriteError, error)
 }
 
-fn length_of(bytes: usize) -> u64 {
+fn byte_count(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Nobody stacks more mounts on one place in good faith.
-const MOST_LAYERS: usize = 64;
+const MAX_MOUNT_LAYERS: usize = 64;

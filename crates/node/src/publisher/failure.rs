@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_keyvault::{Pod, RetryClass};
-use lanyard_vocabulary::{Healing, OutcomeCode, causes};
+use lanyard_keyvault::{VolumePod, RetryClass};
+use lanyard_vocabulary::{RecoveryMode, OutcomeCode, causes};
 use tonic::Code;
 
-use super::decide::Obstacle;
+use super::publish_plan::TargetObstacle;
 use crate::classes::ClassError;
 use crate::error::PublishError;
-use crate::provider::Refusal;
+use crate::provider::ProviderError;
 
 /// A volume could not be published, or not be taken away.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -30,7 +30,7 @@ pub struct PublishFailure {
     /// Whether and when the same may succeed.
     pub retry: RetryClass,
     /// For how long nobody asks the source, where it was not asked for this: see [`Refusal`].
-    pub turned_away: Option<Duration>,
+    pub suppressed_for: Option<Duration>,
     /// The provider that the class names, as it is written there; nothing where no class was found.
     pub provider: Option<Arc<str>>,
 }
@@ -44,7 +44,7 @@ impl PublishFailure {
             // Writing into a string does not fail.
             let _infallible = write!(text, "; hint: {}", self.hint);
         }
-        if self.code.healing() == Healing::Never || self.retry == RetryClass::Invalid {
+        if self.code.recovery_mode() == RecoveryMode::Never || self.retry == RetryClass::Invalid {
             text.push_str("; it will not heal by itself, though the kubelet asks again");
         }
         text
@@ -56,7 +56,7 @@ impl PublishFailure {
     }
 
     /// Says for whom it was.
-    pub(super) fn of_pod(mut self, pod: &Pod, class: &str) -> Self {
+    pub(super) fn with_pod_context(mut self, pod: &VolumePod, class: &str) -> Self {
         self.message = format!(
             "could not publish the volume of pod {pod} from SecretProviderClass {}/{class}: {}",
             pod.namespace, self.message
@@ -65,23 +65,23 @@ impl PublishFailure {
     }
 
     /// The same where something stays mounted: the kubelet must not forget the volume.
-    pub(crate) fn not_final(self) -> Self {
-        if self.is_final() { self.told_as(Code::Unavailable) } else { self }
+    pub(crate) fn into_non_final(self) -> Self {
+        if self.is_final() { self.with_grpc_code(Code::Unavailable) } else { self }
     }
 
     /// Whether the kubelet forgets the volume and never unpublishes it (Kubernetes 1.36,
     /// `pkg/volume/csi/csi_client.go`).
     pub(super) fn is_final(&self) -> bool {
-        !NOT_FINAL.contains(&self.grpc)
+        !NON_FINAL_CODES.contains(&self.grpc)
     }
 
     /// Whether nothing is wrong but that the volume was wanted away while it was being made.
-    pub(crate) fn is_departure(&self) -> bool {
+    pub(crate) fn is_aborted_by_unpublish(&self) -> bool {
         self.grpc == Code::Aborted
     }
 
     /// The same, told to the kubelet with another code.
-    pub(super) fn told_as(mut self, grpc: Code) -> Self {
+    pub(super) fn with_grpc_code(mut self, grpc: Code) -> Self {
         self.grpc = grpc;
         self
     }
@@ -93,23 +93,23 @@ impl PublishFailure {
     }
 
     pub(super) fn new(code: OutcomeCode, message: impl Into<String>) -> Self {
-        Refusal::new(code, message).into()
+        ProviderError::new(code, message).into()
     }
 
     /// One of the node's own making: the code says where, the error what.
-    pub(super) fn of_volume(code: OutcomeCode, error: &PublishError) -> Self {
+    pub(super) fn from_publish_error(code: OutcomeCode, error: &PublishError) -> Self {
         let failure = match error {
             // The class asks for files that cannot lie beside one another.
-            PublishError::Payload { .. } => {
-                Self::new(OutcomeCode::SecretProviderClassInvalid, causes(error))
+            PublishError::InvalidPayload { .. } => {
+                Self::new(OutcomeCode::SecretProviderClassInvalid, format_error_chain(error))
             }
-            PublishError::NoRoom { source, .. } => {
-                let failure = Self::new(OutcomeCode::VolumeMemoryExhausted, causes(error));
-                let retry = if source.is_hopeless { RetryClass::Invalid } else { failure.retry };
+            PublishError::MemoryLimitExceeded { source, .. } => {
+                let failure = Self::new(OutcomeCode::VolumeMemoryExhausted, format_error_chain(error));
+                let retry = if source.can_never_fit { RetryClass::Invalid } else { failure.retry };
                 Self { retry, ..failure }
             }
-            _ if error.is_transient() => Self::new(code, causes(error)).told_as(Code::Unavailable),
-            _ => Self::new(code, causes(error)).told_as(Code::Internal),
+            _ if error.is_transient() => Self::new(code, format_error_chain(error)).with_grpc_code(Code::Unavailable),
+            _ => Self::new(code, format_error_chain(error)).with_grpc_code(Code::Internal),
         };
         match error.hint() {
             Some(hint) => failure.with_hint(hint),
@@ -117,37 +117,37 @@ impl PublishFailure {
         }
     }
 
-    pub(super) fn of_obstacle(obstacle: Obstacle, place: &std::path::Path) -> Self {
+    pub(super) fn from_obstacle(obstacle: TargetObstacle, place: &std::path::Path) -> Self {
         let what = match obstacle {
-            Obstacle::Link => "a symbolic link stands in its place or on the way to it",
-            Obstacle::File => "a file stands in its place",
-            Obstacle::Elsewhere => "a file system that is not in memory is mounted in its place",
+            TargetObstacle::Symlink => "a symbolic link stands in its place or on the way to it",
+            TargetObstacle::File => "a file stands in its place",
+            TargetObstacle::NotTmpfs => "a file system that is not in memory is mounted in its place",
         };
         let message = format!("{what}: {}", place.display());
         let failure = Self::new(OutcomeCode::FailedToEnsureMountPoint, message);
-        Self { retry: RetryClass::Invalid, ..failure }.told_as(Code::FailedPrecondition).with_hint(
+        Self { retry: RetryClass::Invalid, ..failure }.with_grpc_code(Code::FailedPrecondition).with_hint(
             "look at it on the node, and remove it if nobody needs it: the kubelet's \
                  directory belongs to the kubelet alone",
         )
     }
 }
 
-impl From<Refusal> for PublishFailure {
-    fn from(refusal: Refusal) -> Self {
-        let Refusal { code, message, hint, retry, turned_away } = refusal;
+impl From<ProviderError> for PublishFailure {
+    fn from(refusal: ProviderError) -> Self {
+        let ProviderError { code, message, hint, retry, suppressed_for: turned_away } = refusal;
         let grpc = grpc_code(code, retry);
-        Self { code, message, hint, grpc, retry, turned_away, provider: None }
+        Self { code, message, hint, grpc, retry, suppressed_for: turned_away, provider: None }
     }
 }
 
 impl From<ClassError> for PublishFailure {
     fn from(error: ClassError) -> Self {
-        Self::new(error.code(), causes(&error)).with_hint(error.hint())
+        Self::new(error.code(), format_error_chain(&error)).with_hint(error.hint())
     }
 }
 
 /// The codes after which the kubelet keeps the directory of the volume.
-const NOT_FINAL: [Code; 5] = [
+const NON_FINAL_CODES: [Code; 5] = [
     Code::Cancelled,
     Code::DeadlineExceeded,
     Code::Unavailable,
@@ -194,12 +194,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_heal_is_final_for_the_kubelet_and_says_so() {
+    fn failures_that_never_heal_are_final_for_the_kubelet_and_say_so() {
         for code in OutcomeCode::ALL.iter().copied() {
             let failure = PublishFailure::new(code, "could not");
-            let never = code.healing() == Healing::Never;
+            let never = code.recovery_mode() == RecoveryMode::Never;
             if never {
-                assert!(!NOT_FINAL.contains(&failure.grpc), "{code}: {:?}", failure.grpc);
+                assert!(!NON_FINAL_CODES.contains(&failure.grpc), "{code}: {:?}", failure.grpc);
                 assert_ne!(failure.grpc, Code::Internal, "{code}");
             }
             let text = failure.status_message();
@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_to_change_says_so_whatever_its_code_is() {
+    fn failures_that_need_a_change_say_so_for_every_code() {
         use crate::payload::PayloadProblem;
         let problems: Vec<PayloadProblem> = Vec::new();
-        let payload = PublishError::Payload { dir: "/v".into(), problems };
-        let obstacle = PublishFailure::of_obstacle(Obstacle::File, "/v".as_ref());
+        let payload = PublishError::InvalidPayload { dir: "/v".into(), problems };
+        let obstacle = PublishFailure::from_obstacle(TargetObstacle::File, "/v".as_ref());
         for (failure, grpc) in [
             (
-                PublishFailure::of_volume(OutcomeCode::FileWriteError, &payload),
+                PublishFailure::from_publish_error(OutcomeCode::FileWriteError, &payload),
                 Code::InvalidArgument,
             ),
             (obstacle, Code::FailedPrecondition),
@@ -228,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_unavailable_whoever_says_it() {
+    fn transient_failures_map_to_unavailable() {
         use OutcomeCode::{ProviderError, TokenUnavailable, VaultThrottled, VaultUnavailable};
         for code in [TokenUnavailable, VaultThrottled, VaultUnavailable, ProviderError] {
             assert_eq!(PublishFailure::new(code, "").grpc, Code::Unavailable, "{code}");
         }
-        let refusal = |retry| Refusal { retry, ..Refusal::new(ProviderError, "no") };
+        let refusal = |retry| ProviderError { retry, ..ProviderError::new(ProviderError, "no") };
         for (retry, code) in [
             (RetryClass::Invalid, Code::FailedPrecondition),
             (RetryClass::Denied, Code::PermissionDenied),
@@ -245,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_mounted_is_never_final() {
+    fn failure_of_a_mounted_volume_is_never_final() {
         let failure = PublishFailure::new(OutcomeCode::ObjectNotFound, "no");
         assert_eq!(failure.grpc, Code::NotFound);
-        assert!(NOT_FINAL.contains(&failure.not_final().grpc));
+        assert!(NON_FINAL_CODES.contains(&failure.into_non_final().grpc));
     }
 }

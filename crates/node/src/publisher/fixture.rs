@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::ManualClock;
-use lanyard_keyvault::{Pod, Proofs, SecretBytes};
+use lanyard_keyvault::{VolumePod, PodCredentials, SharedSecretBytes};
 use lanyard_vocabulary::OutcomeCode;
 use parking_lot::Mutex;
 use rustix::mount::{UnmountFlags, unmount};
@@ -20,20 +20,20 @@ use tokio::task::JoinHandle;
 
 use super::failure::PublishFailure;
 use super::{Publisher, PublisherParts, PublisherSettings};
-use crate::classes::MemoryClasses;
-use crate::marker::Marker;
-use crate::mount::Mount;
+use crate::classes::InMemoryClassSource;
+use crate::marker::VolumeMarker;
+use crate::mount::TmpfsMount;
 use crate::mount_table::MountTable;
-use crate::order::MountOrder;
+use crate::publish_request::PublishRequest;
 use crate::provider::{
-    FillRequest, FilledFile, Filling, ObjectVersion, Provider, Refusal, Stale, Stamps, Urgency,
+    ProviderRequest, ProviderFile, ProviderResponse, ProviderObjectVersion, Provider, ProviderError, StaleResponse, ObjectTimestamps, Urgency,
 };
-use crate::reporter::{Looked, Notice, NoticeKind, ReportError, Reporter, VolumeReport};
+use crate::reporter::{PollResult, PodEvent, PodEventKind, StatusReportError, Reporter, VolumeReport};
 
-pub(super) const DRIVER: &str = "secrets-store.csi.k8s.io";
+pub(super) const DRIVER_NAME: &str = "secrets-store.csi.k8s.io";
 
-pub(super) fn pod() -> Pod {
-    Pod {
+pub(super) fn pod() -> VolumePod {
+    VolumePod {
         namespace: "ns".to_owned(),
         name: "pod".to_owned(),
         uid: "11111111-2222-3333-4444-555555555555".to_owned(),
@@ -41,118 +41,118 @@ pub(super) fn pod() -> Pod {
     }
 }
 
-pub(super) fn order(target: impl Into<PathBuf>) -> MountOrder {
-    MountOrder {
+pub(super) fn publish_request(target: impl Into<PathBuf>) -> PublishRequest {
+    PublishRequest {
         volume_id: "csi-1".to_owned(),
         target: target.into(),
         pod: pod(),
         class_name: "class".to_owned(),
         attributes: BTreeMap::new(),
-        proofs: Proofs::default(),
+        proofs: PodCredentials::default(),
         group: None,
     }
 }
 
-pub(super) fn marker(generation: &str) -> Marker {
-    let blank = Marker::blank(&order("/t"), Timestamp::UNIX_EPOCH);
-    Marker { generation: generation.to_owned(), ..blank }
+pub(super) fn marker_with_generation(generation: &str) -> VolumeMarker {
+    let blank = VolumeMarker::uncertified_for(&publish_request("/t"), Timestamp::UNIX_EPOCH);
+    VolumeMarker { generation: generation.to_owned(), ..blank }
 }
 
 /// A provider that gives what it is told to give, and lets nobody through while its gate is shut.
 #[derive(Debug)]
 pub(super) struct ScriptedProvider {
-    answer: Mutex<Answer>,
+    response: Mutex<ScriptedResponse>,
     gate: Semaphore,
-    pub(super) asked: AtomicUsize,
+    pub(super) requests: AtomicUsize,
     pub(super) urgencies: Mutex<Vec<Urgency>>,
 }
 
 #[derive(Debug, Clone)]
-struct Answer {
+struct ScriptedResponse {
     files: Vec<(String, String)>,
     version: String,
-    stamps: Stamps,
-    stale: Option<Stale>,
-    refusal: Option<Refusal>,
+    timestamps: ObjectTimestamps,
+    stale: Option<StaleResponse>,
+    error: Option<ProviderError>,
 }
 
 impl ScriptedProvider {
-    pub(super) fn gives(&self, files: &[(&str, &str)], version: &str) {
+    pub(super) fn set_files(&self, files: &[(&str, &str)], version: &str) {
         let own = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
-        *self.answer.lock() = Answer {
+        *self.response.lock() = ScriptedResponse {
             files: files.iter().map(own).collect(),
             version: version.to_owned(),
-            stamps: Stamps::default(),
+            timestamps: ObjectTimestamps::default(),
             stale: None,
-            refusal: None,
+            error: None,
         };
     }
 
     /// From now on a credential document, which begins to be valid then.
-    pub(super) fn gives_credential(&self, text: &str, version: &str, not_before: Timestamp) {
-        self.gives(&[("cert", text)], version);
-        self.stamps(Stamps {
+    pub(super) fn set_credential(&self, text: &str, version: &str, not_before: Timestamp) {
+        self.set_files(&[("cert", text)], version);
+        self.set_timestamps(ObjectTimestamps {
             not_before: Some(not_before),
             is_credential: true,
-            ..Stamps::default()
+            ..ObjectTimestamps::default()
         });
     }
 
-    pub(super) fn stamps(&self, stamps: Stamps) {
-        self.answer.lock().stamps = stamps;
+    pub(super) fn set_timestamps(&self, stamps: ObjectTimestamps) {
+        self.response.lock().timestamps = stamps;
     }
 
     /// What it gives is from the cache since then, because the vault is not reached.
-    pub(super) fn stale_since(&self, since: Option<Timestamp>) {
-        let instead_of = || Refusal::new(OutcomeCode::VaultUnavailable, "no way to the vault");
-        self.answer.lock().stale = since.map(|since| Stale { since, instead_of: instead_of() });
+    pub(super) fn set_stale_since(&self, since: Option<Timestamp>) {
+        let instead_of = || ProviderError::new(OutcomeCode::VaultUnavailable, "no way to the vault");
+        self.response.lock().stale = since.map(|since| StaleResponse { since, fetch_error: instead_of() });
     }
 
-    pub(super) fn refuses(&self, code: OutcomeCode) {
-        self.answer.lock().refusal = Some(Refusal::new(code, "the vault said no"));
+    pub(super) fn fail_with(&self, code: OutcomeCode) {
+        self.response.lock().error = Some(ProviderError::new(code, "the vault said no"));
     }
 
-    pub(super) fn recovers(&self) {
-        self.answer.lock().refusal = None;
+    pub(super) fn clear_failure(&self) {
+        self.response.lock().error = None;
     }
 
     /// Lets nobody through until [`Self::open`].
-    pub(super) async fn shut(&self) {
-        self.gate.acquire_many(OPEN).await.unwrap().forget();
+    pub(super) async fn close_gate(&self) {
+        self.gate.acquire_many(GATE_PERMITS).await.unwrap().forget();
     }
 
-    pub(super) fn open(&self) {
-        self.gate.add_permits(usize::try_from(OPEN).unwrap());
+    pub(super) fn open_gate(&self) {
+        self.gate.add_permits(usize::try_from(GATE_PERMITS).unwrap());
     }
 
-    pub(super) fn times_asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub(super) fn request_count(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
     }
 }
 
-const OPEN: u32 = 1000;
+const GATE_PERMITS: u32 = 1000;
 
 #[async_trait]
 impl Provider for ScriptedProvider {
-    async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+        self.requests.fetch_add(1, Ordering::SeqCst);
         self.urgencies.lock().push(request.urgency);
         let _through = self.gate.acquire().await.unwrap();
-        let answer = self.answer.lock().clone();
-        if let Some(refusal) = answer.refusal {
+        let answer = self.response.lock().clone();
+        if let Some(refusal) = answer.error {
             return Err(refusal);
         }
         let id = "secret/one".to_owned();
-        let file = |(path, text): &(String, String)| FilledFile {
+        let file = |(path, text): &(String, String)| ProviderFile {
             path: path.parse().unwrap(),
             mode: None,
-            content: SecretBytes::from(text.clone()),
+            content: SharedSecretBytes::from(text.clone()),
             object: Some(id.clone()),
         };
-        Ok(Filling {
+        Ok(ProviderResponse {
             files: answer.files.iter().map(file).collect(),
-            versions: vec![ObjectVersion { id: id.clone(), version: answer.version }],
-            stamps: BTreeMap::from([(id, answer.stamps)]),
+            versions: vec![ProviderObjectVersion { id: id.clone(), version: answer.version }],
+            timestamps: BTreeMap::from([(id, answer.timestamps)]),
             stale: answer.stale,
         })
     }
@@ -160,87 +160,87 @@ impl Provider for ScriptedProvider {
 
 /// Remembers what it is told.
 #[derive(Debug, Default)]
-pub(super) struct Listener {
+pub(super) struct RecordingReporter {
     pub(super) reports: Mutex<Vec<VolumeReport>>,
-    pub(super) notices: Mutex<Vec<Notice>>,
-    pub(super) looks: Mutex<Vec<Looked>>,
+    pub(super) events: Mutex<Vec<PodEvent>>,
+    pub(super) polls: Mutex<Vec<PollResult>>,
     pub(super) forgotten: Mutex<Vec<PathBuf>>,
-    pub(super) is_deaf: std::sync::atomic::AtomicBool,
+    pub(super) fails_status_writes: std::sync::atomic::AtomicBool,
 }
 
-impl Listener {
-    pub(super) fn kinds(&self) -> Vec<NoticeKind> {
-        self.notices.lock().iter().map(|notice| notice.kind).collect()
+impl RecordingReporter {
+    pub(super) fn event_kinds(&self) -> Vec<PodEventKind> {
+        self.events.lock().iter().map(|notice| notice.kind).collect()
     }
 }
 
 #[async_trait]
-impl Reporter for Listener {
-    async fn report(&self, report: &VolumeReport) -> Result<(), ReportError> {
-        if self.is_deaf.load(Ordering::SeqCst) {
-            return Err(ReportError { message: "nobody answers".to_owned() });
+impl Reporter for RecordingReporter {
+    async fn report_status(&self, report: &VolumeReport) -> Result<(), StatusReportError> {
+        if self.fails_status_writes.load(Ordering::SeqCst) {
+            return Err(StatusReportError { message: "nobody answers".to_owned() });
         }
         self.reports.lock().push(report.clone());
         Ok(())
     }
 
-    fn tell(&self, notice: Notice) {
-        self.notices.lock().push(notice);
+    fn emit_event(&self, notice: PodEvent) {
+        self.events.lock().push(notice);
     }
 
-    fn looked(&self, look: &Looked) {
-        self.looks.lock().push(look.clone());
+    fn record_poll(&self, look: &PollResult) {
+        self.polls.lock().push(look.clone());
     }
 
-    fn forget(&self, target: &Path) {
+    fn forget_volume(&self, target: &Path) {
         self.forgotten.lock().push(target.to_owned());
     }
 }
 
 /// A kubelet's directory, a provider and a listener. Whatever is mounted in it goes with it.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct PublisherFixture {
     pub(super) dir: TempDir,
     pub(super) clock: ManualClock,
     pub(super) provider: Arc<ScriptedProvider>,
-    pub(super) listener: Arc<Listener>,
-    pub(super) staged: bool,
+    pub(super) reporter: Arc<RecordingReporter>,
+    pub(super) staged_mounts: bool,
 }
 
-impl Node {
+impl PublisherFixture {
     /// A node whose volumes are mounted, which takes a privilege.
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let probe = Mount::tmpfs(dir.path(), 1 << 20).and_then(Mount::unmount);
+        let probe = TmpfsMount::mount_or_adopt(dir.path(), 1 << 20).and_then(TmpfsMount::unmount);
         probe.expect("mount file systems as root, or in a user and mount namespace");
 
-        let answer = Answer {
+        let answer = ScriptedResponse {
             files: vec![("cert".to_owned(), "one".to_owned())],
             version: "v1".to_owned(),
-            stamps: Stamps::default(),
+            timestamps: ObjectTimestamps::default(),
             stale: None,
-            refusal: None,
+            error: None,
         };
         let provider = ScriptedProvider {
-            answer: Mutex::new(answer),
-            gate: Semaphore::new(usize::try_from(OPEN).unwrap()),
-            asked: AtomicUsize::new(0),
+            response: Mutex::new(answer),
+            gate: Semaphore::new(usize::try_from(GATE_PERMITS).unwrap()),
+            requests: AtomicUsize::new(0),
             urgencies: Mutex::default(),
         };
         Self {
             dir,
             clock: ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap()),
             provider: Arc::new(provider),
-            listener: Arc::default(),
-            staged: true,
+            reporter: Arc::default(),
+            staged_mounts: true,
         }
     }
 
     /// A new process of the node plugin.
     pub(super) fn start(&self) -> Publisher {
         let settings = PublisherSettings {
-            staged_mounts: self.staged,
-            ..PublisherSettings::new(self.dir.path(), DRIVER)
+            staged_mounts: self.staged_mounts,
+            ..PublisherSettings::new(self.dir.path(), DRIVER_NAME)
         };
         self.start_with(settings)
     }
@@ -261,54 +261,54 @@ impl Node {
         class.metadata.name = Some("class".to_owned());
         class.metadata.annotations = Some(annotations.iter().map(own).collect());
         let parts = PublisherParts {
-            classes: Arc::new(MemoryClasses::new([class])),
+            classes: Arc::new(InMemoryClassSource::new([class])),
             provider: Arc::<ScriptedProvider>::clone(&self.provider),
-            reporter: Arc::<Listener>::clone(&self.listener),
+            reporter: Arc::<RecordingReporter>::clone(&self.reporter),
             clock: Arc::new(self.clock.clone()),
         };
         Publisher::new(settings, parts)
     }
 
-    pub(super) fn target(&self, volume: &str) -> PathBuf {
+    pub(super) fn target_path(&self, volume: &str) -> PathBuf {
         let below = format!("pods/{}/volumes/kubernetes.io~csi/{volume}/mount", pod().uid);
         self.dir.path().join(below)
     }
 
     /// What the kubelet makes before it calls: everything but the target itself.
-    pub(super) fn prepared(&self, volume: &str) -> PathBuf {
-        let target = self.target(volume);
+    pub(super) fn prepare_target(&self, volume: &str) -> PathBuf {
+        let target = self.target_path(volume);
         std::fs::create_dir_all(target.parent().unwrap()).unwrap();
         target
     }
 
-    pub(super) fn layers(&self, target: &Path) -> usize {
+    pub(super) fn mount_layers(&self, target: &Path) -> usize {
         let below = target.strip_prefix(self.dir.path()).unwrap();
         let real = self.dir.path().canonicalize().unwrap().join(below);
-        MountTable::load().unwrap().layers(&real)
+        MountTable::load().unwrap().layer_count(&real)
     }
 
     /// Shuts the provider, and begins a publish that waits for it.
-    pub(super) async fn publishing(
+    pub(super) async fn start_blocked_publish(
         &self,
         publisher: &Publisher,
         target: &Path,
     ) -> JoinHandle<Result<(), PublishFailure>> {
-        self.provider.shut().await;
-        let (publisher, order) = (publisher.clone(), order(target));
+        self.provider.close_gate().await;
+        let (publisher, order) = (publisher.clone(), publish_request(target));
         let call = tokio::spawn(async move { publisher.publish(order).await });
-        while self.provider.times_asked() == 0 {
+        while self.provider.request_count() == 0 {
             tokio::task::yield_now().await;
         }
         call
     }
 
     /// Time passes until a volume that is well is due again.
-    pub(super) fn wait(&self) {
+    pub(super) fn advance_to_next_poll(&self) {
         self.clock.advance(Duration::from_mins(3));
     }
 }
 
-impl Drop for Node {
+impl Drop for PublisherFixture {
     fn drop(&mut self) {
         let dir = self.dir.path().canonicalize().unwrap();
         let Ok(table) = std::fs::read_to_string("/proc/self/mountinfo") else { return };
@@ -321,6 +321,6 @@ impl Drop for Node {
     }
 }
 
-pub(super) fn read(target: &Path, name: &str) -> String {
+pub(super) fn read_file(target: &Path, name: &str) -> String {
     std::fs::read_to_string(target.join(name)).unwrap()
 }

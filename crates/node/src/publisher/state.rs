@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lanyard_keyvault::{Pod, Proofs};
+use lanyard_keyvault::{VolumePod, PodCredentials};
 
-use crate::marker::{MountedObject, Trouble};
-use crate::rotation::{RotatingVolume, VolumeClock};
+use crate::marker::{MountedObject, VolumeLastError};
+use crate::rotation::{RotatingVolume, PollHistory};
 
 /// What is known about a mounted volume. A copy: it does not change under its reader.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub struct VolumeState {
     /// Where it is mounted.
     pub target: PathBuf,
     /// Whose it is.
-    pub pod: Pod,
+    pub pod: VolumePod,
     /// Its class, in the pod's namespace.
     pub class_name: String,
     /// Who filled it, as the class names it; nothing where that was done for an earlier process.
@@ -27,33 +27,33 @@ pub struct VolumeState {
     /// What it holds, sorted by id.
     pub objects: Vec<MountedObject>,
     /// When its content changed last.
-    pub changed: Timestamp,
+    pub content_changed: Timestamp,
     /// When its source was asked, and how that went. It is new where nobody knows what the volume
     /// holds: it was taken over from another driver, a crash fell into a publish, or the pod asks
     /// for something else than what is mounted.
-    pub clock: VolumeClock,
+    pub history: PollHistory,
     /// What is wrong with it, while something is.
-    pub trouble: Option<Trouble>,
+    pub last_error: Option<VolumeLastError>,
     /// Since when the cache of the node answers in the place of the vault, while it does.
     pub stale_since: Option<Timestamp>,
     /// What its file system holds, in bytes: retired generations and what belongs to the layout
     /// included.
     pub memory: u64,
     /// What the kubelet brought last; nothing where that was to an earlier process.
-    pub proofs: Option<Proofs>,
+    pub proofs: Option<PodCredentials>,
 }
 
 impl VolumeState {
     /// The same for rotation.
-    pub(super) fn rotating(&self) -> RotatingVolume {
-        let stamps = |object: &MountedObject| (object.version.id.clone(), object.stamps);
+    pub(super) fn to_rotating_volume(&self) -> RotatingVolume {
+        let stamps = |object: &MountedObject| (object.version.id.clone(), object.timestamps);
         RotatingVolume {
             volume_id: self.volume_id.clone(),
             target: self.target.clone(),
             pod: self.pod.clone(),
             class_name: self.class_name.clone(),
-            clock: self.clock.clone(),
-            stamps: self.objects.iter().map(stamps).collect(),
+            history: self.history.clone(),
+            timestamps: self.objects.iter().map(stamps).collect(),
             proofs: self.proofs.clone(),
             generation: self.generation,
         }

@@ -29,12 +29,12 @@ impl PollInterval {
         let refused = |problem| ParseIntervalError { text: text.to_owned(), problem };
         let duration =
             parse_go_duration(text.trim()).ok_or_else(|| refused(IntervalProblem::Malformed))?;
-        let IntervalBounds { least, most } = bounds;
+        let IntervalBounds { min: least, max: most } = bounds;
         if duration < least.0 {
-            return Err(refused(IntervalProblem::TooShort { least }));
+            return Err(refused(IntervalProblem::TooShort { min: least }));
         }
         if duration > most.0 {
-            return Err(refused(IntervalProblem::TooLong { most }));
+            return Err(refused(IntervalProblem::TooLong { max: most }));
         }
         Ok(Self(duration))
     }
@@ -52,7 +52,7 @@ impl FromStr for PollInterval {
     /// Reads an interval of the node's owner, who may choose more freely than the author of a
     /// class: from a second to a week.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::parse_within(text, IntervalBounds::OWNER)
+        Self::parse_within(text, IntervalBounds::NODE)
     }
 }
 
@@ -84,22 +84,22 @@ impl fmt::Display for PollInterval {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntervalBounds {
     /// The shortest one.
-    pub least: PollInterval,
+    pub min: PollInterval,
     /// The longest one.
-    pub most: PollInterval,
+    pub max: PollInterval,
 }
 
 impl IntervalBounds {
-    const OWNER: Self = Self {
-        least: PollInterval(Duration::from_secs(1)),
-        most: PollInterval(Duration::from_hours(168)),
+    const NODE: Self = Self {
+        min: PollInterval(Duration::from_secs(1)),
+        max: PollInterval(Duration::from_hours(168)),
     };
 
     /// What the author of a class may choose: not so often that one tenant exhausts a vault that
     /// others use too, nor so rarely that a revoked certificate stays for days.
     pub const CLASS: Self = Self {
-        least: PollInterval(Duration::from_secs(30)),
-        most: PollInterval(Duration::from_hours(24)),
+        min: PollInterval(Duration::from_secs(30)),
+        max: PollInterval(Duration::from_hours(24)),
     };
 }
 
@@ -142,12 +142,12 @@ pub enum IntervalProblem {
     /// It is shorter than it may be.
     TooShort {
         /// The shortest one.
-        least: PollInterval,
+        min: PollInterval,
     },
     /// It is longer than it may be.
     TooLong {
         /// The longest one.
-        most: PollInterval,
+        max: PollInterval,
     },
 }
 
@@ -155,8 +155,8 @@ impl fmt::Display for IntervalProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed => formatter.write_str("is not a duration"),
-            Self::TooShort { least } => write!(formatter, "is shorter than {least}"),
-            Self::TooLong { most } => write!(formatter, "is longer than {most}"),
+            Self::TooShort { min: least } => write!(formatter, "is shorter than {least}"),
+            Self::TooLong { max: most } => write!(formatter, "is longer than {most}"),
         }
     }
 }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_author_of_a_class_is_held_to_tighter_bounds_than_the_owner_of_the_node() {
+    fn class_intervals_have_tighter_bounds_than_the_node_interval() {
         let within = |text| PollInterval::parse_within(text, IntervalBounds::CLASS);
         for text in ["30s", "24h"] {
             assert!(within(text).is_ok(), "{text}");
@@ -205,13 +205,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(nanos in 1_000_000_000_u64..=604_800_000_000_000) {
+        fn displayed_interval_parses_back(nanos in 1_000_000_000_u64..=604_800_000_000_000) {
             let interval = PollInterval(Duration::from_nanos(nanos));
             prop_assert_eq!(interval.to_string().parse(), Ok(interval));
         }
 
         #[test]
-        fn reading_never_panics(text in "[0-9.hmsnu µ]{0,40}") {
+        fn parsing_an_interval_never_panics(text in "[0-9.hmsnu µ]{0,40}") {
             let _outcome = text.parse::<PollInterval>();
         }
     }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use lanyard_keyvault::Proofs;
+use lanyard_keyvault::PodCredentials;
 
 /// Whether what a pod brought to prove who it is still serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProofState {
     /// It does, or nothing is needed.
-    Good,
+    Usable,
     /// It does not: the kubelet's next publish brings a new one.
     Awaited,
 }
@@ -22,39 +22,39 @@ pub enum ProofState {
 pub fn proof_state(
     provider: Option<&str>,
     parameters: &BTreeMap<String, String>,
-    proofs: Option<&Proofs>,
+    proofs: Option<&PodCredentials>,
     now: Timestamp,
 ) -> ProofState {
     let is_true = |key| {
         let truths = ["1", "t", "T", "TRUE", "true", "True"];
         parameters.get(key).is_some_and(|text| truths.contains(&text.trim()))
     };
-    if provider == Some(AZURE) && is_true("useVMManagedIdentity") {
-        return ProofState::Good;
+    if provider == Some(AZURE_PROVIDER) && is_true("useVMManagedIdentity") {
+        return ProofState::Usable;
     }
     let Some(proofs) = proofs else { return ProofState::Awaited };
-    let usable = now.saturating_add(LEAST_VALIDITY).unwrap_or(Timestamp::MAX);
+    let usable = now.saturating_add(MIN_TOKEN_VALIDITY).unwrap_or(Timestamp::MAX);
     let expired = proofs.tokens.0.values().any(|token| token.expires <= usable);
-    if expired { ProofState::Awaited } else { ProofState::Good }
+    if expired { ProofState::Awaited } else { ProofState::Usable }
 }
 
-const AZURE: &str = "azure";
+const AZURE_PROVIDER: &str = "azure";
 
 /// A token must last for the calls that it is presented in.
-const LEAST_VALIDITY: SignedDuration = SignedDuration::from_secs(30);
+const MIN_TOKEN_VALIDITY: SignedDuration = SignedDuration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use lanyard_keyvault::{SecretBytes, ServiceAccountToken};
+    use lanyard_keyvault::{SharedSecretBytes, ServiceAccountToken};
 
     use super::*;
 
-    fn proofs(expires: i64) -> Proofs {
-        let token = Arc::new(SecretBytes::from("token".to_owned()));
+    fn proofs_expiring_at(expires: i64) -> PodCredentials {
+        let token = Arc::new(SharedSecretBytes::from("token".to_owned()));
         let expires = Timestamp::from_second(expires).unwrap();
-        let mut proofs = Proofs::default();
+        let mut proofs = PodCredentials::default();
         proofs.tokens.0.insert(
             "api://AzureADTokenExchange".to_owned(),
             ServiceAccountToken { token, expires },
@@ -63,19 +63,19 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_waits_for_the_kubelet_where_its_token_expired_or_died_with_the_process() {
+    fn volume_with_expired_or_lost_token_waits_for_the_kubelet() {
         let now = Timestamp::from_second(1_000).unwrap();
         let managed = [("useVMManagedIdentity".to_owned(), "true".to_owned())].into();
         let workload = [("clientID".to_owned(), "id".to_owned())].into();
-        let (old, new, none) = (proofs(1_010), proofs(2_000), Proofs::default());
+        let (old, new, none) = (proofs_expiring_at(1_010), proofs_expiring_at(2_000), PodCredentials::default());
         for (provider, parameters, proofs, expected) in [
-            ("azure", &managed, Some(&old), ProofState::Good),
-            ("azure", &managed, None, ProofState::Good),
-            ("azure", &workload, Some(&new), ProofState::Good),
+            ("azure", &managed, Some(&old), ProofState::Usable),
+            ("azure", &managed, None, ProofState::Usable),
+            ("azure", &workload, Some(&new), ProofState::Usable),
             ("azure", &workload, Some(&old), ProofState::Awaited),
             ("azure", &workload, None, ProofState::Awaited),
             ("mock", &managed, Some(&old), ProofState::Awaited),
-            ("mock", &workload, Some(&none), ProofState::Good),
+            ("mock", &workload, Some(&none), ProofState::Usable),
         ] {
             let state = proof_state(Some(provider), parameters, proofs, now);
             assert_eq!(state, expected, "{provider} {parameters:?} {proofs:?}");

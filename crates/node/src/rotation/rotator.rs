@@ -1,7 +1,7 @@
 //! The loop that rotates and scrubs without the kubelet's help: thin.
 
-mod rounds;
-mod told;
+mod scheduler;
+mod event_history;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,21 +15,21 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
-use lanyard_keyvault::{Pod, Proofs};
+use lanyard_keyvault::{VolumePod, PodCredentials};
 use tokio::task::JoinSet;
 
-use self::rounds::{Done, Rounds, Task};
+use self::scheduler::{RotationTaskOutcome, RotationScheduler, RotationTask};
 use super::interval::{IntervalBounds, PollInterval};
-use super::volume_clock::VolumeClock;
+use super::poll_history::PollHistory;
 use crate::classes::ClassSource;
 use crate::error::PublishError;
-use crate::provider::{Stamps, Urgency};
+use crate::provider::{ObjectTimestamps, Urgency};
 use crate::reporter::Reporter;
 
 /// The mounted volumes of the node, and what can be done with them: the seam between the loop
 /// and the publisher.
 #[async_trait]
-pub trait Volumes: fmt::Debug + Send + Sync {
+pub trait RotatableVolumes: fmt::Debug + Send + Sync {
     /// The volumes that are mounted and whole now.
     fn volumes(&self) -> Vec<RotatingVolume>;
 
@@ -53,15 +53,15 @@ pub struct RotatingVolume {
     /// Where it is mounted.
     pub target: PathBuf,
     /// Whose it is.
-    pub pod: Pod,
+    pub pod: VolumePod,
     /// Its class, in the pod's namespace.
     pub class_name: String,
     /// What is remembered about the looks at it.
-    pub clock: VolumeClock,
+    pub history: PollHistory,
     /// What is known about the times of each object that it holds.
-    pub stamps: BTreeMap<String, Stamps>,
+    pub timestamps: BTreeMap<String, ObjectTimestamps>,
     /// What the kubelet brought last; nothing where that was to an earlier process.
-    pub proofs: Option<Proofs>,
+    pub proofs: Option<PodCredentials>,
     /// The number of the generation that readers see.
     pub generation: u64,
 }
@@ -73,22 +73,22 @@ pub struct RotatorSettings {
     /// not rotate. It scrubs all the same.
     pub interval: Option<PollInterval>,
     /// Between which intervals a class may choose.
-    pub bounds: IntervalBounds,
+    pub interval_bounds: IntervalBounds,
     /// How many volumes are rotated at once. Publishes of the kubelet do not count.
-    pub at_once: NonZeroUsize,
+    pub max_concurrent: NonZeroUsize,
 }
 
 impl RotatorSettings {
     /// How many volumes are rotated at once unless it is said otherwise.
-    pub const AT_ONCE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
+    pub const DEFAULT_MAX_CONCURRENT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
 }
 
 impl Default for RotatorSettings {
     fn default() -> Self {
         Self {
             interval: Some(PollInterval::DEFAULT),
-            bounds: IntervalBounds::default(),
-            at_once: Self::AT_ONCE,
+            interval_bounds: IntervalBounds::default(),
+            max_concurrent: Self::DEFAULT_MAX_CONCURRENT,
         }
     }
 }
@@ -96,7 +96,7 @@ impl Default for RotatorSettings {
 /// Rotates every mounted volume when it is due, and scrubs what has retired.
 #[derive(Debug)]
 pub struct Rotator {
-    volumes: Arc<dyn Volumes>,
+    volumes: Arc<dyn RotatableVolumes>,
     classes: Arc<dyn ClassSource>,
     reporter: Arc<dyn Reporter>,
     clock: SharedClock,
@@ -106,7 +106,7 @@ pub struct Rotator {
 impl Rotator {
     /// A rotator of these volumes.
     pub fn new(
-        volumes: Arc<dyn Volumes>,
+        volumes: Arc<dyn RotatableVolumes>,
         classes: Arc<dyn ClassSource>,
         reporter: Arc<dyn Reporter>,
         clock: SharedClock,
@@ -121,45 +121,45 @@ impl Rotator {
     /// undoes what it is at.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         let mut stop = std::pin::pin!(stop);
-        let mut rounds = Rounds::new(self.settings);
+        let mut rounds = RotationScheduler::new(self.settings);
         let mut running = JoinSet::new();
         loop {
-            self.look_at_classes(&mut rounds).await;
+            self.poll_classes(&mut rounds).await;
             let now = self.clock.now();
-            for notice in rounds.plan(now, self.volumes.volumes()) {
-                self.reporter.tell(notice);
+            for notice in rounds.plan_tasks(now, self.volumes.volumes()) {
+                self.reporter.emit_event(notice);
             }
-            for task in rounds.begin() {
-                running.spawn(perform(Arc::clone(&self.volumes), task));
+            for task in rounds.start_tasks() {
+                running.spawn(run_task(Arc::clone(&self.volumes), task));
             }
             tokio::select! {
                 () = &mut stop => break,
-                () = self.clock.sleep(rounds.rest(self.clock.now())) => {}
-                Some(done) = running.join_next() => rounds.end(done.ok(), self.clock.now()),
+                () = self.clock.sleep(rounds.sleep_duration(self.clock.now())) => {}
+                Some(done) = running.join_next() => rounds.finish_task(done.ok(), self.clock.now()),
             }
         }
         while let Some(done) = running.join_next().await {
-            rounds.end(done.ok(), self.clock.now());
+            rounds.finish_task(done.ok(), self.clock.now());
         }
     }
 
     /// Looks which wishes the classes in use carry now. A source that does not answer leaves
     /// those that were seen last.
-    async fn look_at_classes(&self, rounds: &mut Rounds) {
+    async fn poll_classes(&self, rounds: &mut RotationScheduler) {
         let now = self.clock.now();
-        let wanted = rounds.classes_to_look_at(now, &self.volumes.volumes());
+        let wanted = rounds.classes_to_poll(now, &self.volumes.volumes());
         let answers = wanted.iter().map(|(namespace, name)| async move {
             (namespace, name, self.classes.class(namespace, name).await)
         });
         let mut answers: FuturesUnordered<_> = answers.collect();
-        let mut patience = self.clock.sleep(CLASS_PATIENCE);
+        let mut patience = self.clock.sleep(CLASS_READ_TIMEOUT);
         loop {
             let answer = tokio::select! {
                 answer = answers.next() => answer,
                 () = &mut patience => None,
             };
             match answer {
-                Some((namespace, name, Ok(class))) => rounds.see(now, namespace, name, &class),
+                Some((namespace, name, Ok(class))) => rounds.record_class(now, namespace, name, &class),
                 Some((_, _, Err(error))) => {
                     let error: &dyn std::error::Error = &error;
                     tracing::debug!(error, "the wishes of the class stay as they were seen last");
@@ -170,24 +170,24 @@ impl Rotator {
     }
 }
 
-async fn perform(volumes: Arc<dyn Volumes>, task: Task) -> Done {
+async fn run_task(volumes: Arc<dyn RotatableVolumes>, task: RotationTask) -> RotationTaskOutcome {
     match task {
-        Task::Rotate { target, urgency, looked } => {
+        RotationTask::Rotate { target, urgency, looked } => {
             volumes.rotate(&target, urgency, looked).await;
-            Done::Rotated { target }
+            RotationTaskOutcome::Rotated { target }
         }
-        Task::Scrub { target } => {
+        RotationTask::Scrub { target } => {
             let again = volumes.scrub(&target).await.map_err(|error| {
                 let error: &dyn std::error::Error = &error;
                 tracing::warn!(error, target = %target.display(), "could not scrub a volume");
             });
-            Done::Scrubbed { target, again }
+            RotationTaskOutcome::Scrubbed { target, next_scrub: again }
         }
     }
 }
 
 /// How long the classes may take to be found: the source has them in memory, or is in trouble.
-const CLASS_PATIENCE: Duration = Duration::from_secs(2);
+const CLASS_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests;

@@ -4,27 +4,27 @@ use std::path::Path;
 use std::time::Duration;
 
 use lanyard_clock::SharedClock;
-use lanyard_telemetry::{Gate, Liveness};
+use lanyard_telemetry::{ReadinessGate, LivenessProbe};
 use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::server::HealthReporter;
 
 /// Tells whoever asks whether every gate but that of the registration is open. Never returns.
-pub(super) async fn report(reporter: HealthReporter, registration: &Gate) {
+pub(super) async fn report_health(reporter: HealthReporter, registration: &ReadinessGate) {
     loop {
         reporter.set_service_status("", ServingStatus::NotServing).await;
-        registration.others_open().await;
+        registration.wait_until_others_open().await;
         reporter.set_service_status("", ServingStatus::Serving).await;
-        registration.others_close().await;
+        registration.wait_until_another_closes().await;
     }
 }
 
 /// Whether the process answers calls on its own socket, be it ready or not: a process that is not
 /// ready does not become so by being started again. While `gate` is closed the socket is not
 /// there, or is another process's, and `/readyz` says why. Needs a tokio runtime.
-pub(super) fn liveness(socket: &Path, gate: Gate, limit: Duration, clock: SharedClock) -> Liveness {
-    let client = HealthClient::new(lanyard_grpc::connect(socket));
+pub(super) fn liveness(socket: &Path, gate: ReadinessGate, limit: Duration, clock: SharedClock) -> LivenessProbe {
+    let client = HealthClient::new(lanyard_grpc::channel_to_socket(socket));
     let check = move || {
         let (mut client, gate) = (client.clone(), gate.clone());
         async move {
@@ -36,7 +36,7 @@ pub(super) fn liveness(socket: &Path, gate: Gate, limit: Duration, clock: Shared
             answer.map(drop).map_err(|status| format!("{}: {}", status.code(), status.message()))
         }
     };
-    Liveness::new(check, limit, clock)
+    LivenessProbe::new(check, limit, clock)
 }
 
 #[cfg(test)]
@@ -46,20 +46,20 @@ mod tests {
     use axum::body::Body;
     use http::{Request, StatusCode};
     use lanyard_clock::ManualClock;
-    use lanyard_telemetry::{Readiness, Remarks, health_routes};
+    use lanyard_telemetry::{Readiness, ReadinessWarnings, health_routes};
     use tower::ServiceExt;
 
     use super::*;
 
     #[tokio::test]
-    async fn a_process_that_knows_why_nobody_can_call_it_is_alive() {
+    async fn process_is_alive_while_its_socket_is_known_to_be_closed() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH));
         let readiness = Readiness::default();
-        let gate = readiness.gate("csi socket", "somebody else listens there");
+        let gate = readiness.add_gate("csi socket", "somebody else listens there");
         let socket = dir.path().join("csi.sock");
         let liveness = liveness(&socket, gate.clone(), Duration::from_secs(5), clock);
-        let routes = health_routes("/healthz", liveness, readiness, Remarks::default());
+        let routes = health_routes("/healthz", liveness, readiness, ReadinessWarnings::default());
         let status = async || {
             let request = Request::get("/healthz").body(Body::empty()).unwrap();
             routes.clone().oneshot(request).await.unwrap().status()

@@ -11,19 +11,19 @@ use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use kube::api::{ApiResource, ObjectMeta};
 use lanyard_api::SecretProviderClassPodStatus;
-use lanyard_keyvault::Pod;
-use lanyard_kubernetes::{Seen, Watch};
+use lanyard_keyvault::VolumePod;
+use lanyard_kubernetes::{WatchUpdate, ResourceWatch};
 use lanyard_vocabulary::{OutcomeCode, causes};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
-use super::problem::SyncProblem;
-use super::schedule::{Look, Schedule, StatusKey};
-use super::secrets::Ensured;
-use super::worker::{Done, SyncError, Worker};
-use crate::kubernetes::NodeApi;
-use crate::kubernetes::{KubeClasses, node_label_value};
-use crate::reporter::{Notice, NoticeKind, Reporter};
+use super::health::SecretSyncHealth;
+use super::schedule::{SecretSyncAttempt, SecretSyncSchedule, PodStatusKey};
+use super::secret_applier::SecretApplyOutcome;
+use super::worker::{SecretSyncOutcome, SecretSyncError, SecretSyncWorker};
+use crate::kubernetes::NodeKubernetesApi;
+use crate::kubernetes::{KubeClassCache, node_label_value};
+use crate::reporter::{PodEvent, PodEventKind, Reporter};
 use crate::rotation::PollInterval;
 
 /// Keeps Secrets in step with the files that are mounted on this node.
@@ -36,11 +36,11 @@ use crate::rotation::PollInterval;
 /// waiting.
 #[derive(Debug)]
 pub struct SecretSync {
-    worker: Arc<Worker>,
+    worker: Arc<SecretSyncWorker>,
     reporter: Arc<dyn Reporter>,
-    schedule: Schedule,
-    followed: BTreeMap<StatusKey, Followed>,
-    problem: SyncProblem,
+    schedule: SecretSyncSchedule,
+    pod_statuses: BTreeMap<PodStatusKey, WatchedPodStatus>,
+    health: SecretSyncHealth,
 }
 
 /// Where the volumes are.
@@ -58,45 +58,45 @@ pub struct SecretSyncSettings {
 
 /// A pod status of this node.
 #[derive(Debug)]
-struct Followed {
+struct WatchedPodStatus {
     status: SecretProviderClassPodStatus,
     /// Whether somebody was told that it does not work.
-    told: bool,
+    failure_reported: bool,
     /// Which of its Secrets stand back behind the newer volume of another node, and since when.
-    stood_back: BTreeMap<String, Duration>,
+    skipped_secrets: BTreeMap<String, Duration>,
 }
 
 /// A look that has ended.
-type Ended = (Look, SecretProviderClassPodStatus, Result<Done, SyncError>);
+type FinishedSecretSync = (SecretSyncAttempt, SecretProviderClassPodStatus, Result<SecretSyncOutcome, SecretSyncError>);
 
 impl SecretSync {
     /// The controller of a node. Nothing happens until it runs. What does not work is told to
     /// `reporter`.
     pub fn new(
-        api: NodeApi,
-        classes: Arc<KubeClasses>,
+        api: NodeKubernetesApi,
+        classes: Arc<KubeClassCache>,
         reporter: Arc<dyn Reporter>,
         settings: SecretSyncSettings,
     ) -> Self {
-        let worker = Arc::new(Worker::new(api, classes, settings));
+        let worker = Arc::new(SecretSyncWorker::new(api, classes, settings));
         Self {
             worker,
             reporter,
-            schedule: Schedule::default(),
-            followed: BTreeMap::new(),
-            problem: SyncProblem::default(),
+            schedule: SecretSyncSchedule::default(),
+            pod_statuses: BTreeMap::new(),
+            health: SecretSyncHealth::default(),
         }
     }
 
     /// What keeps it from hearing of pods that start, for who tells how the node is.
-    pub fn problem(&self) -> SyncProblem {
-        self.problem.clone()
+    pub fn health(&self) -> SecretSyncHealth {
+        self.health.clone()
     }
 
     /// Runs for ever. Dropping the future stops it; what is half done is found and finished by the
     /// next run.
     pub async fn run(mut self) {
-        let (api, watch) = (self.worker.api.clone(), self.watch());
+        let (api, watch) = (self.worker.api.clone(), self.pod_status_watch());
         let (tell, mut told) = mpsc::unbounded_channel();
         // Nobody hears it any more only where this ends.
         let take = move |seen| tell.send(seen).unwrap_or_default();
@@ -105,100 +105,100 @@ impl SecretSync {
         let mut listed = None;
         let mut running = FuturesUnordered::new();
         loop {
-            while running.len() < AT_ONCE
-                && let Some(look) = self.begin_next()
+            while running.len() < MAX_CONCURRENT_RECONCILES
+                && let Some(look) = self.start_next_reconcile()
             {
                 running.push(look);
             }
-            let has_room = running.len() < AT_ONCE;
+            let has_room = running.len() < MAX_CONCURRENT_RECONCILES;
             tokio::select! {
                 () = &mut following => return,
-                Some(seen) = told.recv() => self.take(seen, &mut listed),
+                Some(seen) = told.recv() => self.handle_watch_event(seen, &mut listed),
                 change = changes.recv() => match change {
-                    Ok(change) => self.hasten(|status| {
+                    Ok(change) => self.schedule_matching(|status| {
                         let class = status.status.secret_provider_class_name.as_deref();
                         status.metadata.namespace.as_deref() == Some(&change.namespace)
                             && class == Some(&change.name)
                     }),
-                    Err(RecvError::Lagged(_)) => self.hasten(|_| true),
+                    Err(RecvError::Lagged(_)) => self.schedule_matching(|_| true),
                     Err(RecvError::Closed) => return,
                 },
-                Some((look, status, outcome)) = running.next() => self.end(&look, &status, outcome),
-                () = self.until(self.schedule.next_due()), if has_room => {}
+                Some((look, status, outcome)) = running.next() => self.finish_reconcile(&look, &status, outcome),
+                () = self.sleep_until(self.schedule.next_due()), if has_room => {}
             }
         }
     }
 
     /// The pod statuses of this node.
-    fn watch(&self) -> Watch {
+    fn pod_status_watch(&self) -> ResourceWatch {
         let label = node_label_value(&self.worker.settings.node);
-        let selector = format!("{}={label}", SecretProviderClassPodStatus::NODE_NAME);
+        let selector = format!("{}={label}", SecretProviderClassPodStatus::NODE_NAME_LABEL);
         let resource = ApiResource::erase::<SecretProviderClassPodStatus>(&());
-        Watch { resource, namespace: None, labels: Some(selector), fields: None }
+        ResourceWatch { resource, namespace: None, labels: Some(selector), fields: None }
     }
 
     /// `listed` are those that a list has told until now; nothing where none is under way.
-    fn take(&mut self, seen: Seen, listed: &mut Option<BTreeSet<StatusKey>>) {
+    fn handle_watch_event(&mut self, seen: WatchUpdate, listed: &mut Option<BTreeSet<PodStatusKey>>) {
         match seen {
-            Seen::Anew => *listed = Some(BTreeSet::new()),
-            Seen::There(object) => {
+            WatchUpdate::ListStarted => *listed = Some(BTreeSet::new()),
+            WatchUpdate::Applied(object) => {
                 if let Some(listed) = listed {
-                    listed.extend(key_of(&object.metadata));
+                    listed.extend(status_key(&object.metadata));
                 }
                 match object.try_parse() {
-                    Ok(status) => self.follow(status),
+                    Ok(status) => self.track_pod_status(status),
                     Err(error) => tracing::warn!("a pod status cannot be read: {error}"),
                 }
             }
-            Seen::Gone(object) => {
-                if let Some(key) = key_of(&object.metadata) {
-                    self.forget(&key);
+            WatchUpdate::Deleted(object) => {
+                if let Some(key) = status_key(&object.metadata) {
+                    self.forget_pod_status(&key);
                 }
             }
-            Seen::Complete => {
+            WatchUpdate::ListCompleted => {
                 let listed = listed.take().unwrap_or_default();
                 let gone: Vec<_> =
-                    self.followed.keys().filter(|key| !listed.contains(key)).cloned().collect();
+                    self.pod_statuses.keys().filter(|key| !listed.contains(key)).cloned().collect();
                 for key in &gone {
-                    self.forget(key);
+                    self.forget_pod_status(key);
                 }
-                self.problem.is_over();
+                self.health.record_recovery();
             }
-            Seen::Broken(error, refusals) => {
-                self.problem.broke(error, refusals, self.worker.api.clock().now());
+            WatchUpdate::Failed(error, refusals) => {
+                self.health.record_failure(error, refusals, self.worker.api.clock().now());
             }
         }
     }
 
-    fn follow(&mut self, mut status: SecretProviderClassPodStatus) {
-        let Some(key) = key_of(&status.metadata) else { return };
+    fn track_pod_status(&mut self, mut status: SecretProviderClassPodStatus) {
+        let Some(key) = status_key(&status.metadata) else { return };
         // What is told besides changes nothing here.
         status.metadata.managed_fields = None;
         status.metadata.resource_version = None;
         status.metadata.generation = None;
         status.metadata.annotations = None;
-        let (told, stood_back) = match self.followed.get_mut(&key) {
+        let (told, stood_back) = match self.pod_statuses.get_mut(&key) {
             Some(followed) if followed.status == status => return,
-            Some(followed) => (followed.told, std::mem::take(&mut followed.stood_back)),
+            Some(followed) => (followed.failure_reported, std::mem::take(&mut followed.skipped_secrets)),
             None => (false, BTreeMap::new()),
         };
-        self.followed.insert(key.clone(), Followed { status, told, stood_back });
-        self.schedule.hasten(key, self.now());
+        self.pod_statuses.insert(key.clone(), WatchedPodStatus { status, failure_reported: told, skipped_secrets: stood_back });
+        self.schedule.schedule_now(key, self.now());
     }
 
-    fn forget(&mut self, key: &StatusKey) {
-        self.followed.remove(key);
+    fn forget_pod_status(&mut self, key: &PodStatusKey) {
+        self.pod_statuses.remove(key);
         self.schedule.remove(key);
-        let followed = &self.followed;
+        let followed = &self.pod_statuses;
         let secrets = &self.worker.secrets;
-        secrets.forget_all_but(|namespace| followed.keys().any(|(it, _)| it == namespace));
+        secrets.retain_namespaces(|namespace| followed.keys().any(|(it, _)| it == namespace));
     }
 
-    fn hasten(&mut self, which: impl Fn(&SecretProviderClassPodStatus) -> bool) {
+    fn schedule_matching(&mut self, which: impl Fn(&SecretProviderClassPodStatus) -> bool) {
         let now = self.now();
-        for (key, followed) in &self.followed {
+        for (key, followed) in &self.pod_statuses {
             if which(&followed.status) {
-                self.schedule.hasten(key.clone(), now);
+                self.schedule.schedule_now(key.clone(), now);
             }
         }
     }
@@ -208,7 +208,7 @@ impl SecretSync {
     }
 
     /// Ready at that time; never where there is none.
-    async fn until(&self, due: Option<Duration>) {
+    async fn sleep_until(&self, due: Option<Duration>) {
         match due {
             Some(due) => self.worker.api.clock().sleep(due.saturating_sub(self.now())).await,
             None => std::future::pending().await,
@@ -216,9 +216,9 @@ impl SecretSync {
     }
 
     /// Begins to look at the volume that is due for longest.
-    fn begin_next(&mut self) -> Option<BoxFuture<'static, Ended>> {
-        let look = self.schedule.begin(self.now())?;
-        let status = self.followed.get(&look.key)?.status.clone();
+    fn start_next_reconcile(&mut self) -> Option<BoxFuture<'static, FinishedSecretSync>> {
+        let look = self.schedule.start_due(self.now())?;
+        let status = self.pod_statuses.get(&look.key)?.status.clone();
         let worker = Arc::clone(&self.worker);
         Some(Box::pin(async move {
             let outcome = worker.reconcile(&look.key.0, &status).await;
@@ -226,94 +226,94 @@ impl SecretSync {
         }))
     }
 
-    fn end(
+    fn finish_reconcile(
         &mut self,
-        look: &Look,
+        look: &SecretSyncAttempt,
         status: &SecretProviderClassPodStatus,
-        outcome: Result<Done, SyncError>,
+        outcome: Result<SecretSyncOutcome, SecretSyncError>,
     ) {
         let (now, chance) = (self.now(), fastrand::f64());
         match outcome {
             Ok(done) => {
-                self.schedule.settle(look, now, chance);
-                self.settled(&look.key, status, done);
+                self.schedule.record_success(look, now, chance);
+                self.record_outcome(&look.key, status, done);
             }
-            Err(error) if error.is_no_fault() => {
+            Err(error) if error.is_expected() => {
                 tracing::debug!(namespace = %look.key.0, status = %look.key.1, "{error}");
-                self.schedule.retry(look, now, chance);
+                self.schedule.record_failure(look, now, chance);
             }
             Err(error) => {
-                let failures = self.schedule.retry(look, now, chance);
+                let failures = self.schedule.record_failure(look, now, chance);
                 // What may pass by itself is nobody's business at once.
-                if !error.is_transient() || failures >= WORTH_TELLING {
-                    let message = format!("{}; {}", causes(&error), error.hint());
-                    self.tell_failure(&look.key, status, message);
+                if !error.is_transient() || failures >= FAILURES_BEFORE_REPORT {
+                    let message = format!("{}; {}", format_error_chain(&error), error.hint());
+                    self.report_failure(&look.key, status, message);
                 }
             }
         }
     }
 
-    fn settled(&mut self, key: &StatusKey, status: &SecretProviderClassPodStatus, done: Done) {
+    fn record_outcome(&mut self, key: &PodStatusKey, status: &SecretProviderClassPodStatus, done: SecretSyncOutcome) {
         let now = self.now();
-        let Some(followed) = self.followed.get_mut(key) else { return };
-        let Done::Looked { secrets, patience } = done else {
+        let Some(followed) = self.pod_statuses.get_mut(key) else { return };
+        let SecretSyncOutcome::Reconciled { secrets, report_skipped_after: patience } = done else {
             // A class that wants no Secrets any more has mended nothing.
-            followed.told = false;
-            followed.stood_back.clear();
+            followed.failure_reported = false;
+            followed.skipped_secrets.clear();
             return;
         };
-        let before = std::mem::take(&mut followed.stood_back);
-        let is_in_step = secrets.iter().all(|(_, ensured)| *ensured == Ensured::InStep);
+        let before = std::mem::take(&mut followed.skipped_secrets);
+        let is_in_step = secrets.iter().all(|(_, ensured)| *ensured == SecretApplyOutcome::InSync);
         let mut messages = Vec::new();
         for (secret, ensured) in secrets {
             match ensured {
-                Ensured::InStep => {}
-                Ensured::TakenFrom { class } => messages.push(taken_from(&secret, &class)),
-                Ensured::StoodBack { written } => {
+                SecretApplyOutcome::InSync => {}
+                SecretApplyOutcome::OverwroteClass { class } => messages.push(overwritten_class_message(&secret, &class)),
+                SecretApplyOutcome::SkippedOlder { content_since: written } => {
                     let since = before.get(&secret).copied().unwrap_or(now);
-                    let message = stood_back(&secret, written);
+                    let message = skipped_older_message(&secret, written);
                     let (namespace, name) = key;
                     tracing::info!(%namespace, status = %name, "{message}");
                     if now.saturating_sub(since) > patience {
                         messages.push(format!("{message}; see why this volume is not rotated"));
                     }
-                    followed.stood_back.insert(secret, since);
+                    followed.skipped_secrets.insert(secret, since);
                 }
             }
         }
         if !messages.is_empty() {
-            self.tell_failure(key, status, messages.join("; "));
-        } else if is_in_step && std::mem::take(&mut followed.told) {
+            self.report_failure(key, status, messages.join("; "));
+        } else if is_in_step && std::mem::take(&mut followed.failure_reported) {
             let message = "the Secrets of the volume are in step with it again".to_owned();
-            self.tell(status, NoticeKind::Recovered(OutcomeCode::SecretNotSynced), message);
+            self.emit_event(status, PodEventKind::Recovered(OutcomeCode::SecretNotSynced), message);
         }
     }
 
     /// Tells it as often as it is found: that becomes one event that lives on.
-    fn tell_failure(
+    fn report_failure(
         &mut self,
-        key: &StatusKey,
+        key: &PodStatusKey,
         status: &SecretProviderClassPodStatus,
         message: String,
     ) {
-        let Some(followed) = self.followed.get_mut(key) else { return };
-        followed.told = true;
-        self.tell(status, NoticeKind::Failed(OutcomeCode::SecretNotSynced), message);
+        let Some(followed) = self.pod_statuses.get_mut(key) else { return };
+        followed.failure_reported = true;
+        self.emit_event(status, PodEventKind::Failed(OutcomeCode::SecretNotSynced), message);
     }
 
-    fn tell(&self, status: &SecretProviderClassPodStatus, kind: NoticeKind, message: String) {
+    fn emit_event(&self, status: &SecretProviderClassPodStatus, kind: PodEventKind, message: String) {
         let owner = status.metadata.owner_references.iter().flatten().next();
-        let pod = Pod {
+        let pod = VolumePod {
             namespace: status.metadata.namespace.clone().unwrap_or_default(),
             name: status.status.pod_name.clone().unwrap_or_default(),
             uid: owner.map(|owner| owner.uid.clone()).unwrap_or_default(),
             service_account: String::new(),
         };
-        self.reporter.tell(Notice { pod, kind, message });
+        self.reporter.emit_event(PodEvent { pod, kind, message });
     }
 }
 
-fn taken_from(secret: &str, class: &str) -> String {
+fn overwritten_class_message(secret: &str, class: &str) -> String {
     format!(
         "Secret `{secret}` was the one of SecretProviderClass `{class}` and says now what this \
          class wants: where both name it they undo each other; give one of them another \
@@ -321,21 +321,21 @@ fn taken_from(secret: &str, class: &str) -> String {
     )
 }
 
-fn stood_back(secret: &str, written: Timestamp) -> String {
+fn skipped_older_message(secret: &str, written: Timestamp) -> String {
     format!(
         "Secret `{secret}` was written from a newer volume of another node at {written}, and this \
          volume was not confirmed by its source since: the Secret is left as it is"
     )
 }
 
-fn key_of(metadata: &ObjectMeta) -> Option<StatusKey> {
+fn status_key(metadata: &ObjectMeta) -> Option<PodStatusKey> {
     Some((metadata.namespace.clone()?, metadata.name.clone()?))
 }
 
 /// How many volumes are looked at at once.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_RECONCILES: usize = 4;
 /// After how many tries something that may pass by itself is told.
-const WORTH_TELLING: u32 = 3;
+const FAILURES_BEFORE_REPORT: u32 = 3;
 
 #[cfg(test)]
 mod tests;

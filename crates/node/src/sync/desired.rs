@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use lanyard_api::secret_provider_class::{SecretObject, SecretObjectData};
-use lanyard_keyvault::{SecretBytes, TlsPartError, parse_tls_certificates, parse_tls_private_key};
+use lanyard_keyvault::{SharedSecretBytes, TlsSecretError, parse_tls_certificates, parse_tls_private_key};
 
-use super::mounted::{MAX_SECRET, MountedFiles};
-use crate::path::{FilePath, ParseFilePathError};
+use super::mounted_files::{MAX_SECRET_BYTES, MountedFiles};
+use crate::file_path::{FilePath, ParseFilePathError};
 
 /// A Secret as the class and the mounted files want it.
 #[derive(Debug)]
@@ -16,22 +16,22 @@ pub(super) struct DesiredSecret {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) secret_type: String,
-    pub(super) data: BTreeMap<String, SecretBytes>,
+    pub(super) data: BTreeMap<String, SharedSecretBytes>,
 }
 
 /// Why a Secret cannot be made: everything that is wrong with it.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", joined(problems))]
-pub(super) struct SecretProblems {
-    problems: Vec<SecretProblem>,
+pub(super) struct InvalidSecretObjectError {
+    problems: Vec<SecretObjectProblem>,
 }
 
-impl SecretProblems {
+impl InvalidSecretObjectError {
     /// What to do next.
     pub(super) fn hint(&self) -> &'static str {
-        let hint = |problem: &SecretProblem| match problem {
-            SecretProblem::Tls { cause, .. } => cause.hint(),
-            SecretProblem::NoFile { .. } => {
+        let hint = |problem: &SecretObjectProblem| match problem {
+            SecretObjectProblem::InvalidTlsFile { cause, .. } => cause.hint(),
+            SecretObjectProblem::FileNotFound { .. } => {
                 "let `objectName` name a file of the volume: the alias or the name of an object, \
                  with `/<index>` in a history"
             }
@@ -43,35 +43,35 @@ impl SecretProblems {
 
 /// One thing that keeps a Secret from being made.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SecretProblem {
+pub(super) enum SecretObjectProblem {
     #[error("`{field}` is missing")]
-    Missing { field: String },
+    MissingField { field: String },
     #[error("`secretName` is no name of a Secret")]
-    Name,
+    InvalidName,
     #[error("`{field}` is no key of a Secret: letters, digits, `-`, `_` and `.`")]
-    Key { field: String },
+    InvalidKey { field: String },
     #[error("the key `{key}` is there twice")]
-    Twice { key: String },
+    DuplicateKey { key: String },
     #[error(
         "a Secret of type {TLS} has the keys `{CERTIFICATE_KEY}` and `{PRIVATE_KEY}`, not `{key}`"
     )]
-    KeyOfTls { key: String },
+    UnexpectedTlsKey { key: String },
     #[error("`{field}` is no path in a volume")]
-    Path {
+    InvalidPath {
         field: String,
         #[source]
         source: ParseFilePathError,
     },
     #[error("there is no file `{path}` in the volume")]
-    NoFile { path: FilePath },
+    FileNotFound { path: FilePath },
     #[error("the file `{path}` gives no `{key}`: {cause}")]
-    Tls { path: FilePath, key: String, cause: TlsPartError },
+    InvalidTlsFile { path: FilePath, key: String, cause: TlsSecretError },
     #[error("its values have {size} bytes together, and a Secret holds 1 MiB at most")]
     TooLarge { size: usize },
 }
 
 /// The files that a Secret is made from, as far as they are named well.
-pub(super) fn files_of(object: &SecretObject) -> impl Iterator<Item = FilePath> {
+pub(super) fn referenced_files(object: &SecretObject) -> impl Iterator<Item = FilePath> {
     object.data.iter().filter_map(|data| data.object_name.as_ref()?.trim().parse().ok())
 }
 
@@ -81,80 +81,80 @@ pub(super) fn files_of(object: &SecretObject) -> impl Iterator<Item = FilePath> 
 pub(super) fn desired_secret(
     object: &SecretObject,
     mounted: &MountedFiles,
-) -> Result<DesiredSecret, SecretProblems> {
+) -> Result<DesiredSecret, InvalidSecretObjectError> {
     let mut problems = Vec::new();
     let mut text = |value: &Option<String>, field: &str| {
         let text = value.as_deref().unwrap_or_default().trim();
         if text.is_empty() {
-            problems.push(SecretProblem::Missing { field: field.to_owned() });
+            problems.push(SecretObjectProblem::MissingField { field: field.to_owned() });
         }
         text.to_owned()
     };
     let name = text(&object.secret_name, "secretName");
     let secret_type = text(&object.secret_type, "type");
     if !name.is_empty() && !is_subdomain(&name) {
-        problems.push(SecretProblem::Name);
+        problems.push(SecretObjectProblem::InvalidName);
     }
     if object.data.is_empty() {
-        problems.push(SecretProblem::Missing { field: "data".to_owned() });
+        problems.push(SecretObjectProblem::MissingField { field: "data".to_owned() });
     }
     let mut data = BTreeMap::new();
     let mut keys = BTreeSet::new();
     for (index, entry) in object.data.iter().enumerate() {
-        match value_of(entry, index, &secret_type, mounted) {
+        match secret_entry(entry, index, &secret_type, mounted) {
             Ok((key, value)) => {
                 if !keys.insert(key.clone()) {
-                    problems.push(SecretProblem::Twice { key: key.clone() });
+                    problems.push(SecretObjectProblem::DuplicateKey { key: key.clone() });
                 }
                 data.insert(key, value);
             }
             Err(found) => problems.extend(found),
         }
     }
-    let size = data.values().map(SecretBytes::len).sum();
-    if size > MAX_SECRET {
-        problems.push(SecretProblem::TooLarge { size });
+    let size = data.values().map(SharedSecretBytes::len).sum();
+    if size > MAX_SECRET_BYTES {
+        problems.push(SecretObjectProblem::TooLarge { size });
     }
     if !problems.is_empty() {
-        return Err(SecretProblems { problems });
+        return Err(InvalidSecretObjectError { problems });
     }
     let mut labels = object.labels.clone();
-    labels.insert(MANAGED.to_owned(), "true".to_owned());
+    labels.insert(MANAGED_LABEL.to_owned(), "true".to_owned());
     let annotations = object.annotations.clone();
     Ok(DesiredSecret { name, labels, annotations, secret_type, data })
 }
 
-fn value_of(
+fn secret_entry(
     entry: &SecretObjectData,
     index: usize,
     secret_type: &str,
     mounted: &MountedFiles,
-) -> Result<(String, SecretBytes), Vec<SecretProblem>> {
+) -> Result<(String, SharedSecretBytes), Vec<SecretObjectProblem>> {
     let mut problems = Vec::new();
     let mut text = |value: &Option<String>, name: &str| {
         let field = format!("data[{index}].{name}");
         let text = value.as_deref().unwrap_or_default().trim().to_owned();
         if text.is_empty() {
-            problems.push(SecretProblem::Missing { field: field.clone() });
+            problems.push(SecretObjectProblem::MissingField { field: field.clone() });
         }
         (text, field)
     };
     let (key, key_field) = text(&entry.key, "key");
     let (path, path_field) = text(&entry.object_name, "objectName");
-    if !key.is_empty() && !is_key(&key) {
-        problems.push(SecretProblem::Key { field: key_field });
+    if !key.is_empty() && !is_secret_key(&key) {
+        problems.push(SecretObjectProblem::InvalidKey { field: key_field });
     } else if secret_type == TLS && ![CERTIFICATE_KEY, PRIVATE_KEY, ""].contains(&key.as_str()) {
-        problems.push(SecretProblem::KeyOfTls { key: key.clone() });
+        problems.push(SecretObjectProblem::UnexpectedTlsKey { key: key.clone() });
     }
     let path = match path.parse::<FilePath>() {
         Ok(path) => Some(path),
         Err(_) if path.is_empty() => None,
         Err(source) => {
-            problems.push(SecretProblem::Path { field: path_field, source });
+            problems.push(SecretObjectProblem::InvalidPath { field: path_field, source });
             None
         }
     };
-    let value = path.and_then(|path| match content_of(&path, &key, secret_type, mounted) {
+    let value = path.and_then(|path| match secret_value(&path, &key, secret_type, mounted) {
         Ok(value) => Some(value),
         Err(problem) => {
             problems.push(problem);
@@ -164,22 +164,22 @@ fn value_of(
     value.filter(|_| problems.is_empty()).map(|value| (key, value)).ok_or(problems)
 }
 
-fn content_of(
+fn secret_value(
     path: &FilePath,
     key: &str,
     secret_type: &str,
     mounted: &MountedFiles,
-) -> Result<SecretBytes, SecretProblem> {
+) -> Result<SharedSecretBytes, SecretObjectProblem> {
     let Some(content) = mounted.files.get(path) else {
-        return Err(SecretProblem::NoFile { path: path.clone() });
+        return Err(SecretObjectProblem::FileNotFound { path: path.clone() });
     };
     let part = match (secret_type, key) {
         (TLS, CERTIFICATE_KEY) => parse_tls_certificates(content.expose()),
         (TLS, PRIVATE_KEY) => parse_tls_private_key(content.expose()),
-        _ => Ok(SecretBytes::from(content.expose().to_vec())),
+        _ => Ok(SharedSecretBytes::from(content.expose().to_vec())),
     };
     let (path, key) = (path.clone(), key.to_owned());
-    part.map_err(|cause| SecretProblem::Tls { path, key, cause })
+    part.map_err(|cause| SecretObjectProblem::InvalidTlsFile { path, key, cause })
 }
 
 /// RFC 1123: the name also becomes part of a URL.
@@ -193,18 +193,18 @@ fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-fn is_key(key: &str) -> bool {
+fn is_secret_key(key: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     key.len() <= 253 && key.chars().all(allowed) && key != "." && !key.starts_with("..")
 }
 
-fn joined(problems: &[impl fmt::Display]) -> String {
+fn join_messages(problems: &[impl fmt::Display]) -> String {
     let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
     texts.join("; ")
 }
 
 /// The label of every Secret that follows a volume.
-pub(super) const MANAGED: &str = "secrets-store.csi.k8s.io/managed";
+pub(super) const MANAGED_LABEL: &str = "secrets-store.csi.k8s.io/managed";
 const TLS: &str = "kubernetes.io/tls";
 const CERTIFICATE_KEY: &str = "tls.crt";
 const PRIVATE_KEY: &str = "tls.key";
@@ -216,15 +216,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::sync::compare::ContentAge;
+    use crate::sync::write_decision::ContentAge;
 
     fn mounted(files: &[(&str, &str)]) -> MountedFiles {
         let file = |(path, content): &(&str, &str)| {
-            (path.parse().unwrap(), SecretBytes::from((*content).to_owned()))
+            (path.parse().unwrap(), SharedSecretBytes::from((*content).to_owned()))
         };
         MountedFiles {
             files: files.iter().map(file).collect(),
-            age: ContentAge::written(Timestamp::UNIX_EPOCH),
+            age: ContentAge::from_write_time(Timestamp::UNIX_EPOCH),
         }
     }
 
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_says_what_the_files_say_under_its_own_keys() {
+    fn files_become_secret_data_under_the_keys_of_the_class() {
         let object = object(json!({
             "secretName": "s", "type": "Opaque", "labels": {"team": "x"},
             "annotations": {"note": "y"},
@@ -248,7 +248,7 @@ mod tests {
             ],
         }));
         let mounted = mounted(&[("alias", "a"), ("history/0", "h"), ("unused", "u")]);
-        let files: Vec<_> = files_of(&object).map(|path| path.as_str().to_owned()).collect();
+        let files: Vec<_> = referenced_files(&object).map(|path| path.as_str().to_owned()).collect();
         assert_eq!(files, ["alias", "history/0"]);
         let secret = desired_secret(&object, &mounted).unwrap();
         let labels: Vec<_> = secret.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once() {
+    fn all_problems_are_reported_together() {
         assert_eq!(
             problems(json!({}), &[]),
             ["`secretName` is missing", "`type` is missing", "`data` is missing"]
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_the_api_would_refuse_for_its_size_is_not_sent() {
+    fn secret_over_the_api_size_limit_is_not_sent() {
         let large = "x".repeat(600_000);
         let data = json!([{"key": "a", "objectName": "f"}, {"key": "b", "objectName": "f"}]);
         let secret = json!({"secretName": "s", "type": "Opaque", "data": data});

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use lanyard_api::SecretProviderClassPodStatus;
 
-use super::pod_slice::PodSlice;
+use super::partial_pod::PartialPod;
 
 /// Who shall own the Secrets of a volume: the owners of the pod, so that they outlive it as long as
 /// its ReplicaSet does; the pod status where the pod has none.
@@ -11,7 +11,7 @@ use super::pod_slice::PodSlice;
 /// None of them is told to be the controller: an object has one at most, and several pods share
 /// a Secret.
 pub(super) fn desired_owners(
-    pod: &PodSlice,
+    pod: &PartialPod,
     status: &SecretProviderClassPodStatus,
 ) -> Vec<OwnerReference> {
     let plain = |owner: &OwnerReference| OwnerReference {
@@ -55,7 +55,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": "p-n-c", "uid": "s"}})).unwrap()
     }
 
-    fn pod(owners: serde_json::Value) -> PodSlice {
+    fn pod(owners: serde_json::Value) -> PartialPod {
         serde_json::from_value(json!({"metadata": {"ownerReferences": owners}})).unwrap()
     }
 
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_nobody_leaves_its_secrets_to_the_pod_status() {
+    fn secrets_of_a_pod_without_owner_are_owned_by_its_status() {
         let owners = desired_owners(&pod(json!(null)), &status());
         assert_eq!(
             serde_json::to_value(owners).unwrap(),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_owners_that_are_not_there_are_missing() {
+    fn existing_owners_are_not_added_again() {
         let owner = |uid: &str| OwnerReference { uid: uid.to_owned(), ..OwnerReference::default() };
         let existing = [owner("foreign"), owner("1")];
         assert_eq!(missing_owners(&existing, &[owner("1"), owner("2")]), [owner("2")]);

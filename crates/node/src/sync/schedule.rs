@@ -5,44 +5,44 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A pod status: its namespace and its name.
-pub(super) type StatusKey = (String, String);
+pub(super) type PodStatusKey = (String, String);
 
 /// When each pod status is looked at again.
 #[derive(Debug, Default)]
-pub(super) struct Schedule {
-    items: BTreeMap<StatusKey, Item>,
-    turns: u64,
+pub(super) struct SecretSyncSchedule {
+    items: BTreeMap<PodStatusKey, ScheduledPodStatus>,
+    last_attempt_id: u64,
 }
 
 /// A look that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Look {
-    pub(super) key: StatusKey,
+pub(super) struct SecretSyncAttempt {
+    pub(super) key: PodStatusKey,
     /// Tells it from one at another status of the same name.
-    turn: u64,
+    id: u64,
 }
 
 #[derive(Debug, Default)]
-struct Item {
+struct ScheduledPodStatus {
     due: Duration,
     failures: u32,
     /// The look that has begun and not ended.
-    turn: Option<u64>,
+    running_attempt: Option<u64>,
     /// Whether something changed since that began.
-    changed: bool,
+    changed_since_start: bool,
 }
 
-impl Schedule {
+impl SecretSyncSchedule {
     /// Something changed: it is looked at at once, or as soon as the look has ended that has begun.
-    pub(super) fn hasten(&mut self, key: StatusKey, now: Duration) {
+    pub(super) fn schedule_now(&mut self, key: PodStatusKey, now: Duration) {
         let item = self.items.entry(key).or_default();
         item.due = now;
         item.failures = 0;
-        item.changed = true;
+        item.changed_since_start = true;
     }
 
     /// There is nothing to look at any more.
-    pub(super) fn remove(&mut self, key: &StatusKey) {
+    pub(super) fn remove(&mut self, key: &PodStatusKey) {
         self.items.remove(key);
     }
 
@@ -52,49 +52,49 @@ impl Schedule {
     }
 
     /// Begins a look at the one that is due for longest. None is looked at twice at once.
-    pub(super) fn begin(&mut self, now: Duration) -> Option<Look> {
+    pub(super) fn start_due(&mut self, now: Duration) -> Option<SecretSyncAttempt> {
         let due = self.idle().filter(|(_, item)| item.due <= now);
         let key = due.min_by_key(|(_, item)| item.due)?.0.clone();
-        self.turns += 1;
+        self.last_attempt_id += 1;
         let item = self.items.get_mut(&key)?;
-        item.turn = Some(self.turns);
-        item.changed = false;
-        Some(Look { key, turn: self.turns })
+        item.running_attempt = Some(self.last_attempt_id);
+        item.changed_since_start = false;
+        Some(SecretSyncAttempt { key, id: self.last_attempt_id })
     }
 
     /// All is well: it is looked at again in five minutes, as upstream does, in case somebody
     /// changed the Secret.
-    pub(super) fn settle(&mut self, look: &Look, now: Duration, chance: f64) {
-        let Some(item) = self.end(look) else { return };
+    pub(super) fn record_success(&mut self, look: &SecretSyncAttempt, now: Duration, chance: f64) {
+        let Some(item) = self.finish_attempt(look) else { return };
         item.failures = 0;
-        if !item.changed {
-            item.due = now + backoff(1, RECHECK, RECHECK, chance / 4.0);
+        if !item.changed_since_start {
+            item.due = now + backoff(1, RECONCILE_INTERVAL, RECONCILE_INTERVAL, chance / 4.0);
         }
     }
 
     /// It did not work: it is tried again after five seconds, then ever more rarely. Returns how
     /// often it failed in a row.
-    pub(super) fn retry(&mut self, look: &Look, now: Duration, chance: f64) -> u32 {
-        let Some(item) = self.end(look) else { return 0 };
+    pub(super) fn record_failure(&mut self, look: &SecretSyncAttempt, now: Duration, chance: f64) -> u32 {
+        let Some(item) = self.finish_attempt(look) else { return 0 };
         item.failures = item.failures.saturating_add(1);
-        if !item.changed {
-            item.due = now + backoff(item.failures, FIRST_RETRY, RECHECK, chance);
+        if !item.changed_since_start {
+            item.due = now + backoff(item.failures, FIRST_RETRY, RECONCILE_INTERVAL, chance);
         }
         item.failures
     }
 
-    fn idle(&self) -> impl Iterator<Item = (&StatusKey, &Item)> {
-        self.items.iter().filter(|(_, item)| item.turn.is_none())
+    fn idle(&self) -> impl Iterator<Item = (&PodStatusKey, &ScheduledPodStatus)> {
+        self.items.iter().filter(|(_, item)| item.running_attempt.is_none())
     }
 
-    fn end(&mut self, look: &Look) -> Option<&mut Item> {
-        let item = self.items.get_mut(&look.key).filter(|item| item.turn == Some(look.turn))?;
-        item.turn = None;
+    fn finish_attempt(&mut self, look: &SecretSyncAttempt) -> Option<&mut ScheduledPodStatus> {
+        let item = self.items.get_mut(&look.key).filter(|item| item.running_attempt == Some(look.id))?;
+        item.running_attempt = None;
         Some(item)
     }
 }
 
-const RECHECK: Duration = Duration::from_mins(5);
+const RECONCILE_INTERVAL: Duration = Duration::from_mins(5);
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -103,67 +103,67 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn key(name: &str) -> StatusKey {
+    fn key(name: &str) -> PodStatusKey {
         ("n".to_owned(), name.to_owned())
     }
 
     #[test]
-    fn what_is_due_for_longest_comes_first() {
-        let mut schedule = Schedule::default();
+    fn longest_due_status_comes_first() {
+        let mut schedule = SecretSyncSchedule::default();
         assert_eq!(schedule.next_due(), None);
-        schedule.hasten(key("b"), 2 * SECOND);
-        schedule.hasten(key("a"), 3 * SECOND);
+        schedule.schedule_now(key("b"), 2 * SECOND);
+        schedule.schedule_now(key("a"), 3 * SECOND);
         assert_eq!(schedule.next_due(), Some(2 * SECOND));
-        assert_eq!(schedule.begin(SECOND), None);
-        let first = schedule.begin(5 * SECOND).unwrap();
+        assert_eq!(schedule.start_due(SECOND), None);
+        let first = schedule.start_due(5 * SECOND).unwrap();
         assert_eq!(first.key, key("b"));
-        assert_eq!(schedule.begin(5 * SECOND).unwrap().key, key("a"));
-        assert_eq!((schedule.next_due(), schedule.begin(5 * SECOND)), (None, None));
-        schedule.settle(&first, 5 * SECOND, 0.0);
+        assert_eq!(schedule.start_due(5 * SECOND).unwrap().key, key("a"));
+        assert_eq!((schedule.next_due(), schedule.start_due(5 * SECOND)), (None, None));
+        schedule.record_success(&first, 5 * SECOND, 0.0);
         assert_eq!(schedule.next_due(), Some(305 * SECOND));
     }
 
     #[test]
-    fn retries_become_rare_and_a_change_ends_the_wait() {
-        let mut schedule = Schedule::default();
-        schedule.hasten(key("a"), Duration::ZERO);
+    fn retries_back_off_until_a_change() {
+        let mut schedule = SecretSyncSchedule::default();
+        schedule.schedule_now(key("a"), Duration::ZERO);
         let mut now = Duration::ZERO;
         let mut pauses = Vec::new();
         for _ in 0..9 {
-            let look = schedule.begin(now).unwrap();
-            schedule.retry(&look, now, 0.0);
+            let look = schedule.start_due(now).unwrap();
+            schedule.record_failure(&look, now, 0.0);
             let due = schedule.next_due().unwrap();
             pauses.push(due.saturating_sub(now).as_secs());
             now = due;
         }
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
-        schedule.hasten(key("a"), SECOND);
+        schedule.schedule_now(key("a"), SECOND);
         assert_eq!(schedule.next_due(), Some(SECOND));
-        let look = schedule.begin(SECOND).unwrap();
-        assert_eq!(schedule.retry(&look, SECOND, 0.0), 1);
+        let look = schedule.start_due(SECOND).unwrap();
+        assert_eq!(schedule.record_failure(&look, SECOND, 0.0), 1);
     }
 
     #[test]
-    fn what_changes_while_it_is_looked_at_is_looked_at_once_more() {
-        let mut schedule = Schedule::default();
-        schedule.hasten(key("a"), SECOND);
-        let look = schedule.begin(SECOND).unwrap();
-        schedule.hasten(key("a"), 2 * SECOND);
-        assert_eq!(schedule.begin(2 * SECOND), None, "one look at a time");
-        schedule.settle(&look, 3 * SECOND, 0.0);
+    fn change_during_a_reconcile_requeues_the_status() {
+        let mut schedule = SecretSyncSchedule::default();
+        schedule.schedule_now(key("a"), SECOND);
+        let look = schedule.start_due(SECOND).unwrap();
+        schedule.schedule_now(key("a"), 2 * SECOND);
+        assert_eq!(schedule.start_due(2 * SECOND), None, "one look at a time");
+        schedule.record_success(&look, 3 * SECOND, 0.0);
         assert_eq!(schedule.next_due(), Some(2 * SECOND));
     }
 
     #[test]
-    fn a_look_at_what_is_gone_says_nothing_about_its_successor() {
-        let mut schedule = Schedule::default();
-        schedule.hasten(key("a"), SECOND);
-        let look = schedule.begin(SECOND).unwrap();
+    fn attempt_of_a_removed_status_does_not_affect_its_successor() {
+        let mut schedule = SecretSyncSchedule::default();
+        schedule.schedule_now(key("a"), SECOND);
+        let look = schedule.start_due(SECOND).unwrap();
         schedule.remove(&key("a"));
-        assert_eq!(schedule.retry(&look, SECOND, 0.5), 0);
+        assert_eq!(schedule.record_failure(&look, SECOND, 0.5), 0);
         assert_eq!(schedule.next_due(), None);
-        schedule.hasten(key("a"), 2 * SECOND);
-        schedule.settle(&look, 2 * SECOND, 0.0);
+        schedule.schedule_now(key("a"), 2 * SECOND);
+        schedule.record_success(&look, 2 * SECOND, 0.0);
         assert_eq!(schedule.next_due(), Some(2 * SECOND));
     }
 }

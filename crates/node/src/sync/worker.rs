@@ -6,50 +6,50 @@ use std::time::Duration;
 
 use kube::Api;
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
-use lanyard_kubernetes::{ApiError, Patience};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
 use lanyard_vocabulary::causes;
 
 use super::controller::SecretSyncSettings;
-use super::desired::{SecretProblems, desired_secret, files_of};
-use super::mounted::{MountedError, MountedFiles, Source, load_files};
+use super::desired::{InvalidSecretObjectError, desired_secret, referenced_files};
+use super::mounted_files::{MountedFilesError, MountedFiles, MountedVolumeLocation, load_mounted_files};
 use super::owners::desired_owners;
-use super::pod_slice::PodSlice;
-use super::secrets::{Cause, Ensured, SecretError, Secrets};
-use super::selection::{Place, Unfit, select_volume};
+use super::partial_pod::PartialPod;
+use super::secret_applier::{SecretSyncSource, SecretApplyOutcome, SecretApplyError, SecretApplier};
+use super::volume_selection::{DriverVolumesLocation, SelectVolumeError, select_volume};
 use crate::classes::{ClassError, ClassSource};
-use crate::kubernetes::KubeClasses;
-use crate::kubernetes::NodeApi;
+use crate::kubernetes::KubeClassCache;
+use crate::kubernetes::NodeKubernetesApi;
 
 /// What looks at one volume.
 #[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) api: NodeApi,
-    pub(super) classes: Arc<KubeClasses>,
+pub(super) struct SecretSyncWorker {
+    pub(super) api: NodeKubernetesApi,
+    pub(super) classes: Arc<KubeClassCache>,
     pub(super) settings: SecretSyncSettings,
-    pub(super) secrets: Secrets,
+    pub(super) secrets: SecretApplier,
 }
 
 /// What a look at a volume came to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Done {
+pub(super) enum SecretSyncOutcome {
     /// Its class wants no Secrets.
-    NothingToDo,
+    NoSecretObjects,
     /// None of its Secrets failed.
-    Looked {
+    Reconciled {
         /// What became of each, by name.
-        secrets: Vec<(String, Ensured)>,
+        secrets: Vec<(String, SecretApplyOutcome)>,
         /// After how long it is strange that one stands back.
-        patience: Duration,
+        report_skipped_after: Duration,
     },
 }
 
-impl Worker {
+impl SecretSyncWorker {
     pub(super) fn new(
-        api: NodeApi,
-        classes: Arc<KubeClasses>,
+        api: NodeKubernetesApi,
+        classes: Arc<KubeClassCache>,
         settings: SecretSyncSettings,
     ) -> Self {
-        let secrets = Secrets::new(api.clone());
+        let secrets = SecretApplier::new(api.clone());
         Self { api, classes, settings, secrets }
     }
 
@@ -59,27 +59,27 @@ impl Worker {
         &self,
         namespace: &str,
         status: &SecretProviderClassPodStatus,
-    ) -> Result<Done, SyncError> {
+    ) -> Result<SecretSyncOutcome, SecretSyncError> {
         let name = status.status.secret_provider_class_name.as_deref().unwrap_or_default();
         let class = self.classes.class(namespace, name).await?;
         if class.spec.secret_objects.is_empty() {
-            return Ok(Done::NothingToDo);
+            return Ok(SecretSyncOutcome::NoSecretObjects);
         }
         let pod = self.fetch_pod(namespace, status).await?;
         let place =
-            Place { kubelet: &self.settings.kubelet_directory, driver: &self.settings.driver };
+            DriverVolumesLocation { kubelet_directory: &self.settings.kubelet_directory, driver: &self.settings.driver };
         let volume = select_volume(status, &pod, place)?;
-        let mounted = self.load(volume, &class).await?;
+        let mounted = self.load_volume_files(volume, &class).await?;
         let owners = desired_owners(&pod, status);
-        let cause = Cause { namespace, class: name, age: &mounted.age };
+        let cause = SecretSyncSource { namespace, class: name, age: &mounted.age };
         let mut secrets = Vec::new();
         let mut first = None;
         for object in &class.spec.secret_objects {
             let made = match desired_secret(object, &mounted) {
                 Ok(desired) => {
-                    self.secrets.ensure(cause, &desired, &owners).await.map_err(SyncError::Secret)
+                    self.secrets.ensure_secret(cause, &desired, &owners).await.map_err(SecretSyncError::ApplySecret)
                 }
-                Err(problems) => Err(SyncError::Problems {
+                Err(problems) => Err(SecretSyncError::InvalidSecretObject {
                     secret: object.secret_name.clone().unwrap_or_default(),
                     problems,
                 }),
@@ -90,97 +90,97 @@ impl Worker {
                 }
                 Err(error) => {
                     let hint = error.hint();
-                    tracing::warn!(namespace, class = name, hint, "{}", causes(&error));
+                    tracing::warn!(namespace, class = name, hint, "{}", format_error_chain(&error));
                     first = first.or(Some(error));
                 }
             }
         }
-        let patience = mounted.age.lag.saturating_mul(2).saturating_add(STRANGE_AFTER);
-        first.map_or(Ok(Done::Looked { secrets, patience }), Err)
+        let patience = mounted.age.max_read_age.saturating_mul(2).saturating_add(SKIPPED_REPORT_MARGIN);
+        first.map_or(Ok(SecretSyncOutcome::Reconciled { secrets, report_skipped_after: patience }), Err)
     }
 
     async fn fetch_pod(
         &self,
         namespace: &str,
         status: &SecretProviderClassPodStatus,
-    ) -> Result<PodSlice, SyncError> {
+    ) -> Result<PartialPod, SecretSyncError> {
         let name = status.status.pod_name.as_deref().unwrap_or_default();
         if name.is_empty() {
-            return Err(SyncError::NoPod);
+            return Err(SecretSyncError::PodNotFound);
         }
-        let pods = Api::<PodSlice>::namespaced(self.api.client().clone(), namespace);
+        let pods = Api::<PartialPod>::namespaced(self.api.client().clone(), namespace);
         let action = format!("read pod {namespace}/{name}");
-        match self.api.call(Patience::USUAL, action, || pods.get(name)).await {
+        match self.api.call(ApiRetryPolicy::STANDARD, action, || pods.get(name)).await {
             Ok(pod) => Ok(pod),
-            Err(error) if error.is_absence() => Err(SyncError::NoPod),
-            Err(error) => Err(SyncError::Pod(error)),
+            Err(error) if error.is_not_found() => Err(SecretSyncError::PodNotFound),
+            Err(error) => Err(SecretSyncError::ReadPod(error)),
         }
     }
 
-    async fn load(
+    async fn load_volume_files(
         &self,
         volume: PathBuf,
         class: &SecretProviderClass,
-    ) -> Result<MountedFiles, SyncError> {
-        let names: Vec<_> = class.spec.secret_objects.iter().flat_map(files_of).collect();
+    ) -> Result<MountedFiles, SecretSyncError> {
+        let names: Vec<_> = class.spec.secret_objects.iter().flat_map(referenced_files).collect();
         let SecretSyncSettings { kubelet_directory, driver, interval, .. } = self.settings.clone();
         let read = tokio::task::spawn_blocking(move || {
             let (kubelet, driver) = (kubelet_directory.as_path(), driver.as_str());
-            load_files(Source { kubelet, volume: &volume, driver, interval }, &names)
+            load_mounted_files(MountedVolumeLocation { kubelet_directory: kubelet, volume_path: &volume, driver, default_interval: interval }, &names)
         });
         match read.await {
             Ok(read) => Ok(read?),
             // The runtime ends, and this task with it.
-            Err(_ended) => Err(SyncError::NoPod),
+            Err(_ended) => Err(SecretSyncError::PodNotFound),
         }
     }
 }
 
 /// The Secrets of a volume are not in step with it.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SyncError {
+pub(super) enum SecretSyncError {
     #[error(transparent)]
     Class(#[from] ClassError),
     #[error("the pod is gone")]
-    NoPod,
+    PodNotFound,
     #[error(transparent)]
-    Pod(ApiError),
+    ReadPod(ApiError),
     #[error(transparent)]
-    Unfit(#[from] Unfit),
+    SelectVolume(#[from] SelectVolumeError),
     #[error(transparent)]
-    Mounted(#[from] MountedError),
+    ReadVolume(#[from] MountedFilesError),
     #[error("could not make Secret `{secret}`: {problems}")]
-    Problems { secret: String, problems: SecretProblems },
+    InvalidSecretObject { secret: String, problems: InvalidSecretObjectError },
     #[error(transparent)]
-    Secret(#[from] SecretError),
+    ApplySecret(#[from] SecretApplyError),
 }
 
-impl SyncError {
+impl SecretSyncError {
     pub(super) fn hint(&self) -> &'static str {
         match self {
             Self::Class(error) => error.hint(),
-            Self::Pod(error) => error.hint(),
-            Self::Mounted(_) => "see whether the volume is mounted and the node has memory",
-            Self::Problems { problems, .. } => problems.hint(),
-            Self::Secret(error) => error.hint(),
-            Self::NoPod | Self::Unfit(_) => "nothing: the pod status goes with its pod",
+            Self::ReadPod(error) => error.hint(),
+            Self::ReadVolume(_) => "see whether the volume is mounted and the node has memory",
+            Self::InvalidSecretObject { problems, .. } => problems.hint(),
+            Self::ApplySecret(error) => error.hint(),
+            Self::PodNotFound | Self::SelectVolume(_) => "nothing: the pod status goes with its pod",
         }
     }
 
     /// Whether it only means that there is nothing to do any more, or not yet.
-    pub(super) const fn is_no_fault(&self) -> bool {
-        matches!(self, Self::NoPod | Self::Unfit(_))
+    pub(super) const fn is_expected(&self) -> bool {
+        matches!(self, Self::PodNotFound | Self::SelectVolume(_))
     }
 
     pub(super) const fn is_transient(&self) -> bool {
         match self {
-            Self::Class(_) | Self::Mounted(_) | Self::NoPod | Self::Unfit(_) => true,
-            Self::Pod(error) | Self::Secret(SecretError::Api(error)) => error.is_transient(),
-            Self::Problems { .. } | Self::Secret(SecretError::OtherType { .. }) => false,
+            Self::Class(_) | Self::ReadVolume(_) | Self::PodNotFound | Self::SelectVolume(_) => true,
+            Self::ReadPod(error) | Self::ApplySecret(SecretApplyError::Api(error)) => error.is_transient(),
+            Self::InvalidSecretObject { .. } | Self::ApplySecret(SecretApplyError::TypeMismatch { .. }) => false,
         }
     }
 }
 
 /// How much longer than two intervals another node's Secret may be newer: the next look at it, and
 /// some time.
-const STRANGE_AFTER: Duration = Duration::from_mins(10);
+const SKIPPED_REPORT_MARGIN: Duration = Duration::from_mins(10);

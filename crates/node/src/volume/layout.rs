@@ -3,42 +3,42 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use crate::directory::{Attributes, Directory, DiskError, Occupant};
-use crate::generation::{Generation, Generations};
-use crate::links::{DATA, LinkChanges, NEXT_LINK, target_of};
+use crate::directory::{FileAttributes, OpenDirectory, VolumeDiskError, DirectoryEntryKind};
+use crate::generation::{VolumeGeneration, VolumeGenerations};
+use crate::volume_links::{DATA_LINK, LinkChanges, REPLACED_LINK_TMP, link_target};
 use crate::payload::FileEntry;
 
 /// A volume as it stands on disk.
 #[derive(Debug)]
-pub(super) struct Survey {
-    pub(super) occupants: BTreeMap<OsString, Occupant>,
-    pub(super) generations: Generations,
+pub(super) struct VolumeLayout {
+    pub(super) entries: BTreeMap<OsString, DirectoryEntryKind>,
+    pub(super) generations: VolumeGenerations,
 }
 
-impl Survey {
-    pub(super) fn of(directory: &Directory) -> Result<Self, DiskError> {
+impl VolumeLayout {
+    pub(super) fn of(directory: &OpenDirectory) -> Result<Self, VolumeDiskError> {
         let occupants: BTreeMap<_, _> = directory.list()?.into_iter().collect();
-        let generations: Vec<Generation> = occupants
+        let generations: Vec<VolumeGeneration> = occupants
             .iter()
-            .filter(|(_, occupant)| **occupant == Occupant::Directory)
+            .filter(|(_, occupant)| **occupant == DirectoryEntryKind::Directory)
             .filter_map(|(name, _)| name.to_str()?.parse().ok())
             .collect();
-        let current = match occupants.get(OsStr::new(DATA)) {
-            Some(Occupant::Link(target)) => {
+        let current = match occupants.get(OsStr::new(DATA_LINK)) {
+            Some(DirectoryEntryKind::Symlink(target)) => {
                 generations.iter().find(|generation| *target == generation.as_str()).cloned()
             }
             _ => None,
         };
-        Ok(Self { occupants, generations: Generations::tell_apart(generations, current) })
+        Ok(Self { entries: occupants, generations: VolumeGenerations::classify(generations, current) })
     }
 }
 
 pub(super) fn write_file(
-    root: &Directory,
+    root: &OpenDirectory,
     entry: &FileEntry<'_>,
     group: u32,
-) -> Result<(), DiskError> {
-    let attributes = Attributes { mode: entry.mode, gid: entry.gid.unwrap_or(group) };
+) -> Result<(), VolumeDiskError> {
+    let attributes = FileAttributes { mode: entry.mode, gid: entry.gid.unwrap_or(group) };
     match entry.path.as_str().rsplit_once('/') {
         None => root.create_file(entry.path.as_str().as_ref(), entry.content, attributes),
         Some((above, name)) => {
@@ -51,74 +51,74 @@ pub(super) fn write_file(
     }
 }
 
-fn find_or_create(folder: &Directory, name: &str) -> Result<Directory, DiskError> {
+fn find_or_create(folder: &OpenDirectory, name: &str) -> Result<OpenDirectory, VolumeDiskError> {
     match folder.find_child(name.as_ref())? {
         Some(child) => Ok(child),
         None => folder.create_child(name.as_ref()),
     }
 }
 
-pub(super) fn sync_tree(folder: &Directory) -> Result<(), DiskError> {
+pub(super) fn sync_tree(folder: &OpenDirectory) -> Result<(), VolumeDiskError> {
     for (name, occupant) in folder.list()? {
-        if occupant == Occupant::Directory {
+        if occupant == DirectoryEntryKind::Directory {
             sync_tree(&folder.open_child(&name)?)?;
         }
     }
     folder.sync()
 }
 
-pub(super) fn create_links(directory: &Directory, links: &LinkChanges) -> Result<(), DiskError> {
-    links.create.iter().try_for_each(|name| directory.link(name, &target_of(name)))
+pub(super) fn create_links(directory: &OpenDirectory, links: &LinkChanges) -> Result<(), VolumeDiskError> {
+    links.create.iter().try_for_each(|name| directory.create_symlink(name, &link_target(name)))
 }
 
-pub(super) fn settle_links(directory: &Directory, links: &LinkChanges) -> Result<(), DiskError> {
-    for name in &links.discard {
-        directory.release(name)?;
+pub(super) fn replace_and_remove_links(directory: &OpenDirectory, links: &LinkChanges) -> Result<(), VolumeDiskError> {
+    for name in &links.remove {
+        directory.remove_keeping_content(name)?;
     }
     for (name, is_directory) in &links.replace {
-        directory.release(NEXT_LINK.as_ref())?;
-        directory.link(NEXT_LINK.as_ref(), &target_of(name))?;
+        directory.remove_keeping_content(REPLACED_LINK_TMP.as_ref())?;
+        directory.create_symlink(REPLACED_LINK_TMP.as_ref(), &link_target(name))?;
         if *is_directory {
-            directory.exchange(NEXT_LINK.as_ref(), name)?;
+            directory.exchange_entries(REPLACED_LINK_TMP.as_ref(), name)?;
             // What another writer left may be open: its readers were promised no grace, and get
             // the whole of what they opened.
-            directory.release(NEXT_LINK.as_ref())?;
+            directory.remove_keeping_content(REPLACED_LINK_TMP.as_ref())?;
         } else {
-            directory.rename(NEXT_LINK.as_ref(), name)?;
+            directory.rename(REPLACED_LINK_TMP.as_ref(), name)?;
         }
     }
     Ok(())
 }
 
-pub(super) type Visit<'a> = dyn FnMut(&Directory, &OsStr) -> Result<(), DiskError> + 'a;
+pub(super) type FileVisitor<'a> = dyn FnMut(&OpenDirectory, &OsStr) -> Result<(), VolumeDiskError> + 'a;
 
 /// Visits every file of a generation, whatever becomes of the others; the first failure is told.
-pub(super) fn each_file(
-    directory: &Directory,
-    generation: &Generation,
-    visit: &mut Visit<'_>,
-) -> Result<(), DiskError> {
+pub(super) fn visit_files(
+    directory: &OpenDirectory,
+    generation: &VolumeGeneration,
+    visit: &mut FileVisitor<'_>,
+) -> Result<(), VolumeDiskError> {
     match directory.find_child(generation.as_str().as_ref())? {
-        Some(root) => each_file_below(&root, visit),
+        Some(root) => visit_files_below(&root, visit),
         None => Ok(()),
     }
 }
 
-fn each_file_below(folder: &Directory, visit: &mut Visit<'_>) -> Result<(), DiskError> {
+fn visit_files_below(folder: &OpenDirectory, visit: &mut FileVisitor<'_>) -> Result<(), VolumeDiskError> {
     let mut outcome = Ok(());
     for (name, occupant) in folder.list()? {
         let visited = match occupant {
-            Occupant::File => visit(folder, &name),
-            Occupant::Directory => {
-                folder.open_child(&name).and_then(|child| each_file_below(&child, visit))
+            DirectoryEntryKind::File => visit(folder, &name),
+            DirectoryEntryKind::Directory => {
+                folder.open_child(&name).and_then(|child| visit_files_below(&child, visit))
             }
-            Occupant::Link(_) => Ok(()),
+            DirectoryEntryKind::Symlink(_) => Ok(()),
         };
         outcome = outcome.and(visited);
     }
     outcome
 }
 
-pub(super) fn bytes_of(content: &[u8]) -> u64 {
+pub(super) fn byte_count(content: &[u8]) -> u64 {
     u64::try_from(content.len()).unwrap_or(u64::MAX)
 }

@@ -11,14 +11,14 @@ use tempfile::TempDir;
 
 use super::*;
 
-struct World {
+struct VolumeFixture {
     dir: TempDir,
     clock: ManualClock,
 }
 
-type Files<'a> = &'a [(&'a str, &'a str)];
+type TestFiles<'a> = &'a [(&'a str, &'a str)];
 
-impl World {
+impl VolumeFixture {
     fn new() -> Self {
         let start = "2026-11-21T12:00:00Z".parse().unwrap();
         // In memory where possible: flushing to a disk a thousand times takes long.
@@ -26,12 +26,12 @@ impl World {
         Self { dir, clock: ManualClock::starting_at(start) }
     }
 
-    fn open(&self) -> Volume {
-        self.open_with(Fuse::default())
+    fn open(&self) -> AtomicVolume {
+        self.open_with_fail_point(FailPoint::default())
     }
 
-    fn open_with(&self, fuse: Fuse) -> Volume {
-        Volume::with_fuse(self.dir.path(), Arc::new(self.clock.clone()), fuse).unwrap()
+    fn open_with_fail_point(&self, fuse: FailPoint) -> AtomicVolume {
+        AtomicVolume::open_with_fail_point(self.dir.path(), Arc::new(self.clock.clone()), fuse).unwrap()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -39,18 +39,18 @@ impl World {
     }
 
     /// What a reader sees, by path; directories of the layout itself left out.
-    fn seen(&self) -> BTreeMap<String, String> {
+    fn visible_files(&self) -> BTreeMap<String, String> {
         let mut seen = BTreeMap::new();
         for entry in fs::read_dir(self.dir.path()).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if !name.starts_with("..") {
-                see(&self.path(&name), &name, &mut seen);
+                read_files(&self.path(&name), &name, &mut seen);
             }
         }
         seen
     }
 
-    fn names(&self) -> Vec<String> {
+    fn entry_names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.dir.path()).unwrap();
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -59,13 +59,13 @@ impl World {
     }
 }
 
-fn see(path: &Path, name: &str, seen: &mut BTreeMap<String, String>) {
+fn read_files(path: &Path, name: &str, seen: &mut BTreeMap<String, String>) {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
             for entry in fs::read_dir(path).unwrap() {
                 let entry = entry.unwrap();
                 let below = format!("{name}/{}", entry.file_name().to_str().unwrap());
-                see(&entry.path(), &below, seen);
+                read_files(&entry.path(), &below, seen);
             }
         }
         Ok(_) => {
@@ -76,74 +76,74 @@ fn see(path: &Path, name: &str, seen: &mut BTreeMap<String, String>) {
     }
 }
 
-fn entries<'a>(files: Files<'a>) -> Vec<FileEntry<'a>> {
+fn file_entries<'a>(files: TestFiles<'a>) -> Vec<FileEntry<'a>> {
     let entry = |(path, content): &(&str, &'a str)| {
         FileEntry::new(path.parse().unwrap(), content.as_bytes(), 0o644)
     };
     files.iter().map(entry).collect()
 }
 
-fn expected(files: Files<'_>) -> BTreeMap<String, String> {
+fn expected_files(files: TestFiles<'_>) -> BTreeMap<String, String> {
     files.iter().map(|(path, content)| ((*path).to_owned(), (*content).to_owned())).collect()
 }
 
-const FIRST: Files<'static> =
+const FIRST_FILES: TestFiles<'static> =
     &[("cert", "one"), ("tls/key", "k1"), ("tls/deep/ca", "c1"), ("old", "x")];
-const SECOND: Files<'static> =
+const SECOND_FILES: TestFiles<'static> =
     &[("cert", "two!"), ("tls/key", "k2"), ("new", "n"), ("more/a", "a")];
 
 #[test]
 fn a_publish_has_the_layout_of_the_atomic_writer() {
-    let world = World::new();
-    let published = world.open().publish(&entries(FIRST)).unwrap();
-    assert_eq!(published.changed, Changed::Content);
-    assert_eq!(published.bytes, 8);
+    let world = VolumeFixture::new();
+    let published = world.open().publish(&file_entries(FIRST_FILES)).unwrap();
+    assert_eq!(published.change, VolumeChange::Content);
+    assert_eq!(published.bytes_written, 8);
     assert_eq!(published.generation.as_str(), "..2026_11_21_12_00_00.1");
-    assert_eq!(world.names(), ["..2026_11_21_12_00_00.1", "..data", "cert", "old", "tls"]);
+    assert_eq!(world.entry_names(), ["..2026_11_21_12_00_00.1", "..data", "cert", "old", "tls"]);
     assert_eq!(
         fs::read_link(world.path("..data")).unwrap().to_str(),
         Some(published.generation.as_str())
     );
     assert_eq!(fs::read_link(world.path("tls")).unwrap().to_str(), Some("..data/tls"));
-    assert_eq!(world.seen(), expected(FIRST));
+    assert_eq!(world.visible_files(), expected_files(FIRST_FILES));
     let mode = fs::metadata(world.path("tls/deep")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
 }
 
 #[test]
 fn a_second_publish_swaps_the_content_drops_stale_links_and_keeps_the_first_generation() {
-    let world = World::new();
+    let world = VolumeFixture::new();
     let mut volume = world.open();
-    volume.publish(&entries(FIRST)).unwrap();
-    let published = volume.publish(&entries(SECOND)).unwrap();
-    assert_eq!((published.retired, published.generation.number()), (1, 2));
-    assert_eq!(world.seen(), expected(SECOND));
-    assert!(!world.names().contains(&"old".to_owned()));
+    volume.publish(&file_entries(FIRST_FILES)).unwrap();
+    let published = volume.publish(&file_entries(SECOND_FILES)).unwrap();
+    assert_eq!((published.retired_generations, published.generation.number()), (1, 2));
+    assert_eq!(world.visible_files(), expected_files(SECOND_FILES));
+    assert!(!world.entry_names().contains(&"old".to_owned()));
     let retired = fs::read_to_string(world.path("..2026_11_21_12_00_00.1/tls/deep/ca")).unwrap();
     assert_eq!(retired, "c1");
 }
 
 #[test]
 fn equal_content_writes_nothing_at_all() {
-    let world = World::new();
+    let world = VolumeFixture::new();
     let mut volume = world.open();
-    volume.publish(&entries(FIRST)).unwrap();
-    volume.publish(&entries(SECOND)).unwrap();
+    volume.publish(&file_entries(FIRST_FILES)).unwrap();
+    volume.publish(&file_entries(SECOND_FILES)).unwrap();
 
     // A fuse of no call: the first call that would change the disk fails the publish.
     let mut volume =
-        Volume { directory: Directory::open(world.dir.path(), Fuse::of(0)).unwrap(), ..volume };
-    let published = volume.publish(&entries(SECOND)).unwrap();
-    assert_eq!(published.changed, Changed::Nothing);
-    assert_eq!((published.retired, published.bytes), (1, 0));
-    assert!(volume.publish(&entries(FIRST)).is_err());
+        AtomicVolume { directory: OpenDirectory::open(world.dir.path(), FailPoint::failing_after(0)).unwrap(), ..volume };
+    let published = volume.publish(&file_entries(SECOND_FILES)).unwrap();
+    assert_eq!(published.change, VolumeChange::Nothing);
+    assert_eq!((published.retired_generations, published.bytes_written), (1, 0));
+    assert!(volume.publish(&file_entries(FIRST_FILES)).is_err());
 }
 
 #[test]
 fn a_change_of_mode_alone_is_applied_in_place() {
-    let world = World::new();
+    let world = VolumeFixture::new();
     let mut volume = world.open();
-    let mut files = entries(FIRST);
+    let mut files = file_entries(FIRST_FILES);
     files[1].mode = 0;
     let first = volume.publish(&files).unwrap();
     files[0].mode = 0o400;
@@ -151,121 +151,121 @@ fn a_change_of_mode_alone_is_applied_in_place() {
     let second = volume.publish(&files).unwrap();
     let as_root = rustix::process::geteuid().is_root();
     // Who is not root cannot read a file of mode 0 back, and has to write it anew.
-    assert_eq!(second.changed, if as_root { Changed::Attributes } else { Changed::Content });
+    assert_eq!(second.change, if as_root { VolumeChange::Attributes } else { VolumeChange::Content });
     assert_eq!(second.generation == first.generation, as_root);
     for (path, mode) in [("cert", 0o400), ("tls/key", 0o440), ("old", 0o644)] {
         let found = fs::metadata(world.path(path)).unwrap().permissions().mode() & 0o7777;
         assert_eq!(found, mode, "{path}");
     }
-    assert_eq!(volume.publish(&files).unwrap().changed, Changed::Nothing);
+    assert_eq!(volume.publish(&files).unwrap().change, VolumeChange::Nothing);
 }
 
 #[test]
 fn a_group_is_given_and_taken_back() {
-    let world = World::new();
+    let world = VolumeFixture::new();
     let mut volume = world.open();
     let own = rustix::process::getegid().as_raw();
     // In a user namespace there may be no other group than one's own.
     let probe = world.path("probe");
     fs::write(&probe, "").unwrap();
     let group = if chown(&probe, None, Some(4242)).is_ok() { 4242 } else { own };
-    let mut files = entries(FIRST);
+    let mut files = file_entries(FIRST_FILES);
     files[0].gid = Some(group);
     files[0].mode = 0o640;
     volume.publish(&files).unwrap();
     assert_eq!(fs::metadata(world.path("cert")).unwrap().gid(), group);
     files[0].gid = None;
-    let changed = volume.publish(&files).unwrap().changed;
-    assert_eq!(changed, if group == own { Changed::Nothing } else { Changed::Attributes });
+    let changed = volume.publish(&files).unwrap().change;
+    assert_eq!(changed, if group == own { VolumeChange::Nothing } else { VolumeChange::Attributes });
     let metadata = fs::metadata(world.path("cert")).unwrap();
     assert_eq!((metadata.gid(), metadata.permissions().mode() & 0o7777), (own, 0o640));
 }
 
 #[test]
-fn what_stands_where_a_link_belongs_is_replaced_and_foreign_files_are_kept() {
-    let world = World::new();
+fn entries_in_place_of_links_are_replaced_and_foreign_files_are_kept() {
+    let world = VolumeFixture::new();
     fs::write(world.path("cert"), "written by a provider").unwrap();
     fs::create_dir_all(world.path("tls/deep")).unwrap();
     fs::write(world.path("tls/deep/ca"), "written by a provider").unwrap();
     symlink("/etc/passwd", world.path("old")).unwrap();
     fs::write(world.path("foreign"), "kept").unwrap();
-    world.open().publish(&entries(FIRST)).unwrap();
-    let mut all = expected(FIRST);
+    world.open().publish(&file_entries(FIRST_FILES)).unwrap();
+    let mut all = expected_files(FIRST_FILES);
     all.insert("foreign".to_owned(), "kept".to_owned());
-    assert_eq!(world.seen(), all);
+    assert_eq!(world.visible_files(), all);
     assert!(fs::symlink_metadata(world.path("tls")).unwrap().is_symlink());
-    assert!(!world.names().iter().any(|name| name.ends_with("_tmp")));
+    assert!(!world.entry_names().iter().any(|name| name.ends_with("_tmp")));
 }
 
 #[test]
 fn a_file_becomes_a_directory_and_a_file_again() {
-    let world = World::new();
+    let world = VolumeFixture::new();
     let mut volume = world.open();
     for files in [&[("a", "1")][..], &[("a/b", "2")], &[("a", "3")]] {
-        volume.publish(&entries(files)).unwrap();
-        assert_eq!(world.seen(), expected(files));
+        volume.publish(&file_entries(files)).unwrap();
+        assert_eq!(world.visible_files(), expected_files(files));
     }
 }
 
 #[test]
 fn content_that_was_tampered_with_is_written_again() {
-    let world = World::new();
+    let world = VolumeFixture::new();
     let mut volume = world.open();
-    volume.publish(&entries(FIRST)).unwrap();
+    volume.publish(&file_entries(FIRST_FILES)).unwrap();
     fs::write(world.path("cert"), "eno").unwrap();
-    assert_eq!(volume.publish(&entries(FIRST)).unwrap().changed, Changed::Content);
+    assert_eq!(volume.publish(&file_entries(FIRST_FILES)).unwrap().change, VolumeChange::Content);
     fs::remove_dir_all(world.path("..2026_11_21_12_00_00.2")).unwrap();
-    assert_eq!(volume.current().unwrap(), None);
-    assert_eq!(volume.publish(&entries(FIRST)).unwrap().changed, Changed::Content);
-    assert_eq!(world.seen(), expected(FIRST));
+    assert_eq!(volume.current_generation().unwrap(), None);
+    assert_eq!(volume.publish(&file_entries(FIRST_FILES)).unwrap().change, VolumeChange::Content);
+    assert_eq!(world.visible_files(), expected_files(FIRST_FILES));
 }
 
 #[test]
-fn a_payload_that_is_refused_changes_nothing_and_tells_every_problem() {
-    let world = World::new();
+fn rejected_payload_changes_nothing_and_reports_every_problem() {
+    let world = VolumeFixture::new();
     let mut volume = world.open();
-    volume.publish(&entries(FIRST)).unwrap();
-    let error = volume.publish(&entries(&[("a", "1"), ("a", "2"), ("a/b", "3")])).unwrap_err();
+    volume.publish(&file_entries(FIRST_FILES)).unwrap();
+    let error = volume.publish(&file_entries(&[("a", "1"), ("a", "2"), ("a/b", "3")])).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("`a` is there twice") && text.contains("`a/b` lies under `a`"), "{text}");
     assert!(error.hint().is_some() && !error.is_transient());
-    assert!(matches!(volume.publish(&[]), Err(PublishError::Payload { .. })));
-    assert_eq!(world.seen(), expected(FIRST));
+    assert!(matches!(volume.publish(&[]), Err(PublishError::InvalidPayload { .. })));
+    assert_eq!(world.visible_files(), expected_files(FIRST_FILES));
 }
 
 /// Runs `act` with a crash before the first changing call, then the second, and so on until it
 /// is never reached; gives how many crashes there were.
-fn crash_everywhere(
-    mut act: impl FnMut(&World, Volume) -> bool,
-    check: impl Fn(&World, usize),
+fn crash_at_every_call(
+    mut act: impl FnMut(&VolumeFixture, AtomicVolume) -> bool,
+    check: impl Fn(&VolumeFixture, usize),
 ) -> usize {
     for crash in 0.. {
-        let world = World::new();
+        let world = VolumeFixture::new();
         let mut volume = world.open();
-        volume.publish(&entries(&[("cert", "zero"), ("gone", "z")])).unwrap();
-        volume.publish(&entries(FIRST)).unwrap();
-        let fuse = Fuse::of(crash);
-        let done = act(&world, world.open_with(fuse.clone()));
+        volume.publish(&file_entries(&[("cert", "zero"), ("gone", "z")])).unwrap();
+        volume.publish(&file_entries(FIRST_FILES)).unwrap();
+        let fuse = FailPoint::failing_after(crash);
+        let done = act(&world, world.open_with_fail_point(fuse.clone()));
         check(&world, crash);
         if done {
             return crash;
         }
-        assert!(fuse.is_spent());
+        assert!(fuse.is_exhausted());
     }
     unreachable!("the fuse is longer than any publish")
 }
 
 #[test]
-fn after_a_crash_at_any_step_a_reader_sees_one_whole_generation_and_the_next_publish_heals() {
-    let crashes = crash_everywhere(
-        |_, mut volume| volume.publish(&entries(SECOND)).is_ok(),
+fn crash_at_any_step_shows_one_whole_generation_and_the_next_publish_repairs() {
+    let crashes = crash_at_every_call(
+        |_, mut volume| volume.publish(&file_entries(SECOND_FILES)).is_ok(),
         |world, crash| {
-            let seen = world.seen();
-            assert!(seen == expected(FIRST) || seen == expected(SECOND), "crash {crash}: {seen:?}");
-            world.open().publish(&entries(SECOND)).unwrap();
-            assert_eq!(world.seen(), expected(SECOND), "crash {crash}");
+            let seen = world.visible_files();
+            assert!(seen == expected_files(FIRST_FILES) || seen == expected_files(SECOND_FILES), "crash {crash}: {seen:?}");
+            world.open().publish(&file_entries(SECOND_FILES)).unwrap();
+            assert_eq!(world.visible_files(), expected_files(SECOND_FILES), "crash {crash}");
             let links = ["cert", "more", "new", "tls"];
-            let names = world.names();
+            let names = world.entry_names();
             let (layout, tops): (Vec<_>, Vec<_>) =
                 names.iter().partition(|name| name.starts_with(".."));
             assert_eq!(tops, links, "crash {crash}");
@@ -278,11 +278,11 @@ fn after_a_crash_at_any_step_a_reader_sees_one_whole_generation_and_the_next_pub
 
 #[test]
 fn after_a_crash_at_any_step_the_old_content_can_be_published_again() {
-    crash_everywhere(
-        |_, mut volume| volume.publish(&entries(SECOND)).is_ok(),
+    crash_at_every_call(
+        |_, mut volume| volume.publish(&file_entries(SECOND_FILES)).is_ok(),
         |world, crash| {
-            world.open().publish(&entries(FIRST)).unwrap();
-            assert_eq!(world.seen(), expected(FIRST), "crash {crash}");
+            world.open().publish(&file_entries(FIRST_FILES)).unwrap();
+            assert_eq!(world.visible_files(), expected_files(FIRST_FILES), "crash {crash}");
         },
     );
 }
@@ -290,19 +290,19 @@ fn after_a_crash_at_any_step_the_old_content_can_be_published_again() {
 #[test]
 fn a_crash_at_any_step_of_the_first_publish_shows_nothing_or_everything() {
     for crash in 0.. {
-        let world = World::new();
+        let world = VolumeFixture::new();
         fs::create_dir(world.path("tls")).unwrap();
-        let done = world.open_with(Fuse::of(crash)).publish(&entries(FIRST)).is_ok();
-        let mut seen = world.seen();
-        if world.open().current().unwrap().is_some() {
+        let done = world.open_with_fail_point(FailPoint::failing_after(crash)).publish(&file_entries(FIRST_FILES)).is_ok();
+        let mut seen = world.visible_files();
+        if world.open().current_generation().unwrap().is_some() {
             // A directory that stood in the way is replaced after the swap.
             seen.retain(|path, _| !path.starts_with("tls"));
-            assert_eq!(seen, expected(&[("cert", "one"), ("old", "x")]), "crash {crash}");
+            assert_eq!(seen, expected_files(&[("cert", "one"), ("old", "x")]), "crash {crash}");
         } else {
             assert_eq!(seen, BTreeMap::new(), "crash {crash}");
         }
-        world.open().publish(&entries(FIRST)).unwrap();
-        assert_eq!(world.seen(), expected(FIRST), "crash {crash}");
+        world.open().publish(&file_entries(FIRST_FILES)).unwrap();
+        assert_eq!(world.visible_files(), expected_files(FIRST_FILES), "crash {crash}");
         if done {
             break;
         }
@@ -312,11 +312,11 @@ fn a_crash_at_any_step_of_the_first_publish_shows_nothing_or_everything() {
 #[test]
 fn unpublish_leaves_nothing_and_can_be_repeated_after_a_crash_at_any_step() {
     for crash in 0.. {
-        let world = World::new();
+        let world = VolumeFixture::new();
         let mut volume = world.open();
-        volume.publish(&entries(FIRST)).unwrap();
-        volume.publish(&entries(SECOND)).unwrap();
-        let done = world.open_with(Fuse::of(crash)).unpublish().is_ok();
+        volume.publish(&file_entries(FIRST_FILES)).unwrap();
+        volume.publish(&file_entries(SECOND_FILES)).unwrap();
+        let done = world.open_with_fail_point(FailPoint::failing_after(crash)).unpublish().is_ok();
         if !done {
             world.open().unpublish().unwrap();
         }
@@ -328,46 +328,46 @@ fn unpublish_leaves_nothing_and_can_be_repeated_after_a_crash_at_any_step() {
 }
 
 #[test]
-fn unpublish_keeps_what_is_not_ours() {
-    let world = World::new();
+fn unpublish_keeps_foreign_files() {
+    let world = VolumeFixture::new();
     fs::write(world.path("foreign"), "kept").unwrap();
     let mut volume = world.open();
-    volume.publish(&entries(FIRST)).unwrap();
+    volume.publish(&file_entries(FIRST_FILES)).unwrap();
     volume.unpublish().unwrap();
-    assert_eq!(world.names(), ["foreign"]);
+    assert_eq!(world.entry_names(), ["foreign"]);
 }
 
 #[test]
 fn retired_content_is_truncated_after_the_grace_and_the_current_content_never() {
-    let world = World::new();
+    let world = VolumeFixture::new();
     let mut volume = world.open();
-    volume.publish(&entries(FIRST)).unwrap();
+    volume.publish(&file_entries(FIRST_FILES)).unwrap();
     world.clock.advance(Duration::from_hours(1));
-    volume.publish(&entries(SECOND)).unwrap();
+    volume.publish(&file_entries(SECOND_FILES)).unwrap();
     let retired = world.path("..2026_11_21_12_00_00.1/cert");
 
     world.clock.advance(Duration::from_mins(1));
     let scrubbed = volume.scrub().unwrap();
-    assert_eq!((scrubbed.files, fs::read_to_string(&retired).unwrap().as_str()), (0, "one"));
-    let due = scrubbed.next.unwrap();
+    assert_eq!((scrubbed.truncated_files, fs::read_to_string(&retired).unwrap().as_str()), (0, "one"));
+    let due = scrubbed.next_scrub.unwrap();
     assert!(due.duration_since(world.clock.now()) <= jiff::SignedDuration::from_secs(1));
 
     world.clock.advance(Duration::from_secs(1));
     // A new process finds the retired generation again.
     let scrubbed = world.open().scrub().unwrap();
-    assert_eq!(scrubbed, Scrubbed { files: 4, bytes: 8, shown: 0, next: None });
+    assert_eq!(scrubbed, ScrubOutcome { truncated_files: 4, truncated_bytes: 8, mounted_generations: 0, next_scrub: None });
     assert_eq!(fs::metadata(&retired).unwrap().len(), 0);
-    assert_eq!(world.seen(), expected(SECOND));
-    assert_eq!(world.open().scrub().unwrap(), Scrubbed::default());
+    assert_eq!(world.visible_files(), expected_files(SECOND_FILES));
+    assert_eq!(world.open().scrub().unwrap(), ScrubOutcome::default());
     assert_eq!(SCRUB_GRACE.as_secs(), 60);
 }
 
 #[test]
-fn a_retired_file_that_fails_keeps_no_watcher_of_another_from_hearing() {
-    let world = World::new();
+fn failing_retired_file_does_not_stop_notification_of_other_watchers() {
+    let world = VolumeFixture::new();
     let mut volume = world.open();
-    volume.publish(&entries(FIRST)).unwrap();
-    volume.publish(&entries(SECOND)).unwrap();
+    volume.publish(&file_entries(FIRST_FILES)).unwrap();
+    volume.publish(&file_entries(SECOND_FILES)).unwrap();
     let [first, second] = [1, 2].map(|n| world.path(&format!("..2026_11_21_12_00_00.{n}")));
     // A socket, which nobody can open, where a file was.
     fs::remove_file(first.join("cert")).unwrap();
@@ -380,49 +380,49 @@ fn a_retired_file_that_fails_keeps_no_watcher_of_another_from_hearing() {
         file.set_modified(long_ago).unwrap();
     }
 
-    let error = volume.publish(&entries(FIRST)).unwrap_err();
+    let error = volume.publish(&file_entries(FIRST_FILES)).unwrap_err();
     assert!(format!("{error:?}").contains("00.1/cert"), "{error:?}");
-    assert_eq!(world.seen(), expected(FIRST));
+    assert_eq!(world.visible_files(), expected_files(FIRST_FILES));
     for path in others {
         assert!(fs::metadata(&path).unwrap().modified().unwrap() > long_ago, "{}", path.display());
     }
     // Somebody was not told, so the next publish tells again.
-    assert!(volume.publish(&entries(FIRST)).is_err());
+    assert!(volume.publish(&file_entries(FIRST_FILES)).is_err());
     fs::remove_file(first.join("cert")).unwrap();
-    assert_eq!(volume.publish(&entries(FIRST)).unwrap().changed, Changed::Nothing);
+    assert_eq!(volume.publish(&file_entries(FIRST_FILES)).unwrap().change, VolumeChange::Nothing);
 }
 
 #[test]
-fn a_retired_file_that_fails_keeps_no_other_from_being_scrubbed() {
-    for flaw in 0..FIRST.len() {
-        let world = World::new();
+fn failing_retired_file_does_not_stop_scrubbing_of_others() {
+    for flaw in 0..FIRST_FILES.len() {
+        let world = VolumeFixture::new();
         let mut volume = world.open();
-        volume.publish(&entries(FIRST)).unwrap();
-        volume.publish(&entries(SECOND)).unwrap();
+        volume.publish(&file_entries(FIRST_FILES)).unwrap();
+        volume.publish(&file_entries(SECOND_FILES)).unwrap();
         world.clock.advance(Duration::from_mins(2));
-        world.open_with(Fuse::flawed_after(flaw)).scrub().unwrap_err();
+        world.open_with_fail_point(FailPoint::failing_once_after(flaw)).scrub().unwrap_err();
         let retired = world.path("..2026_11_21_12_00_00.1");
         let has_content = |name: &str| fs::metadata(retired.join(name)).unwrap().len() > 0;
-        assert_eq!(FIRST.iter().filter(|(name, _)| has_content(name)).count(), 1, "{flaw}");
-        assert_eq!(volume.scrub().unwrap().files, 1, "{flaw}");
+        assert_eq!(FIRST_FILES.iter().filter(|(name, _)| has_content(name)).count(), 1, "{flaw}");
+        assert_eq!(volume.scrub().unwrap().truncated_files, 1, "{flaw}");
     }
 }
 
 #[test]
-fn who_reads_a_file_of_an_earlier_writer_reads_it_to_its_end() {
+fn open_file_of_an_earlier_writer_stays_readable() {
     use std::io::Read;
 
     for crash in 0.. {
-        let world = World::new();
+        let world = VolumeFixture::new();
         fs::create_dir(world.path("tls")).unwrap();
         fs::write(world.path("tls/key"), "theirs").unwrap();
         let mut open = fs::File::open(world.path("tls/key")).unwrap();
-        let done = world.open_with(Fuse::of(crash)).publish(&entries(FIRST)).is_ok();
-        world.open().publish(&entries(FIRST)).unwrap();
+        let done = world.open_with_fail_point(FailPoint::failing_after(crash)).publish(&file_entries(FIRST_FILES)).is_ok();
+        world.open().publish(&file_entries(FIRST_FILES)).unwrap();
         let mut read = String::new();
         open.read_to_string(&mut read).unwrap();
         assert_eq!(read, "theirs", "crash {crash}");
-        assert_eq!(world.seen(), expected(FIRST), "crash {crash}");
+        assert_eq!(world.visible_files(), expected_files(FIRST_FILES), "crash {crash}");
         if done {
             break;
         }
@@ -431,22 +431,22 @@ fn who_reads_a_file_of_an_earlier_writer_reads_it_to_its_end() {
 
 #[test]
 fn a_clock_that_goes_back_neither_reorders_generations_nor_scrubs_early() {
-    let world = World::new();
+    let world = VolumeFixture::new();
     let mut volume = world.open();
     world.clock.advance(Duration::from_hours(2));
-    volume.publish(&entries(FIRST)).unwrap();
+    volume.publish(&file_entries(FIRST_FILES)).unwrap();
     let earlier = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
-    let mut volume = Volume::open(world.dir.path(), Arc::new(earlier)).unwrap();
-    let published = volume.publish(&entries(SECOND)).unwrap();
+    let mut volume = AtomicVolume::open(world.dir.path(), Arc::new(earlier)).unwrap();
+    let published = volume.publish(&file_entries(SECOND_FILES)).unwrap();
     assert_eq!(published.generation.as_str(), "..2026_11_21_12_00_00.2");
-    assert_eq!(volume.scrub().unwrap().files, 0);
-    assert_eq!(world.open().publish(&entries(SECOND)).unwrap().retired, 1);
-    assert_eq!(world.seen(), expected(SECOND));
+    assert_eq!(volume.scrub().unwrap().truncated_files, 0);
+    assert_eq!(world.open().publish(&file_entries(SECOND_FILES)).unwrap().retired_generations, 1);
+    assert_eq!(world.visible_files(), expected_files(SECOND_FILES));
 }
 
 #[test]
-fn a_volume_of_another_writer_is_taken_over() {
-    let world = World::new();
+fn volume_of_another_writer_is_adopted() {
+    let world = VolumeFixture::new();
     let generation = "..2026_11_20_10_00_00.3285412978";
     fs::create_dir(world.path(generation)).unwrap();
     fs::write(world.path(generation).join("cert"), "theirs").unwrap();
@@ -455,26 +455,26 @@ fn a_volume_of_another_writer_is_taken_over() {
     fs::set_permissions(world.path(generation).join("cert"), fs::Permissions::from_mode(0o644))
         .unwrap();
     let mut volume = world.open();
-    let published = volume.publish(&entries(&[("cert", "theirs")])).unwrap();
-    assert_eq!(published.changed, Changed::Nothing);
-    let published = volume.publish(&entries(&[("cert", "ours")])).unwrap();
-    assert_eq!((published.generation.number(), published.retired), (3_285_412_979, 1));
+    let published = volume.publish(&file_entries(&[("cert", "theirs")])).unwrap();
+    assert_eq!(published.change, VolumeChange::Nothing);
+    let published = volume.publish(&file_entries(&[("cert", "ours")])).unwrap();
+    assert_eq!((published.generation.number(), published.retired_generations), (3_285_412_979, 1));
 }
 
 #[test]
 fn a_link_planted_in_a_generation_is_not_followed() {
-    let world = World::new();
+    let world = VolumeFixture::new();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("key"), "precious").unwrap();
     let mut volume = world.open();
-    volume.publish(&entries(FIRST)).unwrap();
+    volume.publish(&file_entries(FIRST_FILES)).unwrap();
     let generation = world.path("..2026_11_21_12_00_00.1");
     fs::remove_file(generation.join("tls/key")).unwrap();
     symlink(outside.path().join("key"), generation.join("tls/key")).unwrap();
     fs::remove_dir_all(generation.join("tls/deep")).unwrap();
     symlink(outside.path(), generation.join("tls/deep")).unwrap();
 
-    assert_eq!(volume.publish(&entries(FIRST)).unwrap().changed, Changed::Content);
+    assert_eq!(volume.publish(&file_entries(FIRST_FILES)).unwrap().change, VolumeChange::Content);
     world.clock.advance(Duration::from_mins(2));
     volume.scrub().unwrap();
     volume.unpublish().unwrap();
@@ -482,24 +482,24 @@ fn a_link_planted_in_a_generation_is_not_followed() {
 }
 
 /// A set of files in which nothing conflicts: each of these paths has its own top.
-fn any_files() -> impl Strategy<Value = BTreeMap<&'static str, String>> {
+fn any_test_files() -> impl Strategy<Value = BTreeMap<&'static str, String>> {
     let path = prop::sample::select(vec!["a", "b/x", "b/y", "c/d/e", "f"]);
     prop::collection::btree_map(path, "[a-z]{0,3}", 1..5)
 }
 
 proptest! {
     #[test]
-    fn whatever_is_published_and_wherever_it_crashes_a_reader_sees_one_whole_set(
-        steps in prop::collection::vec((any_files(), prop::option::of(0usize..40)), 1..6)
+    fn any_payload_and_any_crash_show_one_whole_generation(
+        steps in prop::collection::vec((any_test_files(), prop::option::of(0usize..40)), 1..6)
     ) {
-        let world = World::new();
+        let world = VolumeFixture::new();
         let mut before = BTreeMap::new();
         for (files, crash) in steps {
             let pairs: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-            let fuse = crash.map_or_else(Fuse::default, Fuse::of);
-            let done = world.open_with(fuse).publish(&entries(&pairs)).is_ok();
-            let seen = world.seen();
-            let after = expected(&pairs);
+            let fuse = crash.map_or_else(FailPoint::default, FailPoint::failing_after);
+            let done = world.open_with_fail_point(fuse).publish(&file_entries(&pairs)).is_ok();
+            let seen = world.visible_files();
+            let after = expected_files(&pairs);
             prop_assert!(seen == after || (!done && seen == before), "{:?}", seen);
             before = seen;
             world.clock.advance(Duration::from_secs(45));

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 /// Objects by the path at which the API serves them, and who wrote what. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FakeApi(Arc<Mutex<Objects>>);
+pub(crate) struct FakeStatusApi(Arc<Mutex<FakeApiObjects>>);
 
 #[derive(Debug, Default)]
-struct Objects {
+struct FakeApiObjects {
     objects: BTreeMap<String, Value>,
     /// The paths that were written to.
     writes: Vec<String>,
@@ -22,13 +22,13 @@ struct Objects {
 
 /// An event, as `kubectl describe pod` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct RecordedEvent {
     pub(crate) kind: String,
     pub(crate) reason: String,
     pub(crate) message: String,
 }
 
-impl FakeApi {
+impl FakeStatusApi {
     pub(crate) fn client(&self) -> kube::Client {
         let api = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -40,7 +40,7 @@ impl FakeApi {
                 let media_type = parts.headers.get(http::header::CONTENT_TYPE);
                 let media_type = media_type.and_then(|it| it.to_str().ok()).unwrap_or_default();
                 let (status, answer) =
-                    api.0.lock().answer(&parts.method, parts.uri.path(), media_type, body);
+                    api.0.lock().respond(&parts.method, parts.uri.path(), media_type, body);
                 let answer = Body::from(serde_json::to_vec(&answer).unwrap_or_default());
                 Ok::<_, std::convert::Infallible>(
                     Response::builder().status(status).body(answer).unwrap(),
@@ -51,7 +51,7 @@ impl FakeApi {
     }
 
     /// What stands in the annotation of the pod status of a volume, as it was written.
-    pub(crate) fn facts(&self, pod: &str, class: &str) -> Value {
+    pub(crate) fn volume_facts(&self, pod: &str, class: &str) -> Value {
         let path = format!("{STATUSES}/{pod}-{NAMESPACE}-{class}");
         let objects = self.0.lock();
         let status = objects.objects.get(&path).unwrap_or_else(|| panic!("no {path}"));
@@ -61,7 +61,7 @@ impl FakeApi {
     }
 
     /// Every event about a pod, in the order in which they came.
-    pub(crate) fn events(&self, pod: &str) -> Vec<Told> {
+    pub(crate) fn events(&self, pod: &str) -> Vec<RecordedEvent> {
         let objects = self.0.lock();
         let events = objects.objects.iter().filter(|(path, _)| path.starts_with(EVENTS));
         let events = events.map(|(_, event)| event);
@@ -69,7 +69,7 @@ impl FakeApi {
             events.filter(|event| event["involvedObject"]["name"] == pod).collect();
         events.sort_by_key(|event| event["firstTimestamp"].as_str());
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let told = |event: &&Value| Told {
+        let told = |event: &&Value| RecordedEvent {
             kind: text(&event["type"]),
             reason: text(&event["reason"]),
             message: text(&event["message"]),
@@ -84,8 +84,8 @@ impl FakeApi {
     }
 }
 
-impl Objects {
-    fn answer(
+impl FakeApiObjects {
+    fn respond(
         &mut self,
         method: &Method,
         path: &str,
@@ -98,7 +98,7 @@ impl Objects {
         match (method.as_str(), media_type) {
             ("GET", _) => match self.objects.get(path) {
                 Some(object) => (200, object.clone()),
-                None => absent(path),
+                None => not_found(path),
             },
             ("POST", _) => {
                 let name = body["metadata"]["name"].as_str().unwrap_or_default();
@@ -111,7 +111,7 @@ impl Objects {
                 (200, body)
             }
             ("PATCH", "application/merge-patch+json") => {
-                let Some(object) = self.objects.get_mut(path) else { return absent(path) };
+                let Some(object) = self.objects.get_mut(path) else { return not_found(path) };
                 for (key, value) in body.as_object().into_iter().flatten() {
                     object[key] = value.clone();
                 }
@@ -122,7 +122,7 @@ impl Objects {
     }
 }
 
-fn absent(path: &str) -> (u16, Value) {
+fn not_found(path: &str) -> (u16, Value) {
     let name = path.rsplit('/').next();
     let status = json!({
         "apiVersion": "v1",

@@ -9,19 +9,19 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::ManualClock;
-use lanyard_grpc::connect;
+use lanyard_grpc::channel_to_socket;
 use lanyard_grpc::csi::identity_client::IdentityClient;
 use lanyard_grpc::csi::node_client::NodeClient;
 use lanyard_grpc::csi::volume_capability::{AccessType, MountVolume};
 use lanyard_grpc::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability};
-use lanyard_keyvault::SecretBytes;
+use lanyard_keyvault::SharedSecretBytes;
 use lanyard_node::{
-    CountedProvider, CountedReporter, FilePath, FillRequest, FilledFile, Filling, MemoryClasses,
-    NoReporter, NodeMemory, NodeMetrics, NodeServer, NodeServerParts, NodeServerSettings,
-    ObjectVersion, Provider, Publisher, PublisherParts, PublisherSettings, Refusal,
-    RegistrationSettings, ServeError, ServedProvider,
+    MeteredProvider, MeteredReporter, FilePath, ProviderRequest, ProviderFile, ProviderResponse, InMemoryClassSource,
+    NoopReporter, MemoryAccount, NodeMetrics, NodePluginServer, NodePluginServerParts, NodePluginServerSettings,
+    ProviderObjectVersion, Provider, Publisher, PublisherParts, PublisherSettings, ProviderError,
+    RegistrationSettings, NodeServeError, ProviderServer,
 };
-use lanyard_telemetry::{Gate, MetricsPage, Readiness};
+use lanyard_telemetry::{ReadinessGate, MetricsPage, Readiness};
 use lanyard_vocabulary::OutcomeCode;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
@@ -38,80 +38,80 @@ pub(crate) const MARKER: &str = "planted-4711-marker";
 
 /// Gives one file, as long as it is told to.
 #[derive(Debug)]
-pub(crate) struct Vault {
+pub(crate) struct GatedProvider {
     path: FilePath,
-    pub(crate) refusal: Mutex<Option<Refusal>>,
+    pub(crate) error: Mutex<Option<ProviderError>>,
     pub(crate) gate: Semaphore,
     pub(crate) version: Mutex<String>,
-    pub(crate) waiting: Mutex<usize>,
+    pub(crate) waiting_requests: Mutex<usize>,
 }
 
 #[async_trait]
-impl Provider for Vault {
-    async fn fill(&self, _request: &FillRequest<'_>) -> Result<Filling, Refusal> {
-        *self.waiting.lock() += 1;
+impl Provider for GatedProvider {
+    async fn fetch(&self, _request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+        *self.waiting_requests.lock() += 1;
         // The gate is never closed.
         let _through = self.gate.acquire().await.ok();
-        *self.waiting.lock() -= 1;
-        if let Some(refusal) = self.refusal.lock().clone() {
+        *self.waiting_requests.lock() -= 1;
+        if let Some(refusal) = self.error.lock().clone() {
             return Err(refusal);
         }
         let (id, version) = ("secret/credential".to_owned(), self.version.lock().clone());
-        Ok(Filling {
-            files: vec![FilledFile {
+        Ok(ProviderResponse {
+            files: vec![ProviderFile {
                 path: self.path.clone(),
                 mode: None,
-                content: SecretBytes::from(MARKER.to_owned()),
+                content: SharedSecretBytes::from(MARKER.to_owned()),
                 object: Some(id.clone()),
             }],
-            versions: vec![ObjectVersion { id, version }],
-            stamps: BTreeMap::new(),
+            versions: vec![ProviderObjectVersion { id, version }],
+            timestamps: BTreeMap::new(),
             stale: None,
         })
     }
 }
 
-pub(crate) struct Node {
+pub(crate) struct NodeProcessFixture {
     pub(crate) root: tempfile::TempDir,
     pub(crate) clock: ManualClock,
-    pub(crate) vault: Arc<Vault>,
+    pub(crate) vault: Arc<GatedProvider>,
     pub(crate) readiness: Readiness,
-    pub(crate) classes: Gate,
+    pub(crate) classes_gate: ReadinessGate,
     pub(crate) page: MetricsPage,
-    end: Option<oneshot::Sender<()>>,
-    running: JoinHandle<Result<(), ServeError>>,
+    shutdown: Option<oneshot::Sender<()>>,
+    server: JoinHandle<Result<(), NodeServeError>>,
 }
 
-impl Node {
+impl NodeProcessFixture {
     /// A node whose classes are not there yet.
     pub(crate) fn start() -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("plugins_registry")).unwrap();
         let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
         let shared: lanyard_clock::SharedClock = Arc::new(clock.clone());
-        let vault = Arc::new(Vault {
+        let vault = Arc::new(GatedProvider {
             path: "credential".parse().unwrap(),
-            refusal: Mutex::default(),
+            error: Mutex::default(),
             gate: Semaphore::new(1000),
             version: Mutex::new("1".to_owned()),
-            waiting: Mutex::default(),
+            waiting_requests: Mutex::default(),
         });
         let metrics = NodeMetrics::new(Arc::clone(&shared));
         let page = MetricsPage::build(|registry| metrics.register(registry));
-        let provider = CountedProvider::new(Arc::<Vault>::clone(&vault), metrics.clone());
+        let provider = MeteredProvider::new(Arc::<GatedProvider>::clone(&vault), metrics.clone());
         let provider: Arc<dyn Provider> = Arc::new(provider);
         let publisher = Publisher::new(
             PublisherSettings::new(root.path(), DRIVER),
             PublisherParts {
-                classes: Arc::new(MemoryClasses::new([class()])),
+                classes: Arc::new(InMemoryClassSource::new([secret_provider_class()])),
                 provider: Arc::clone(&provider),
-                reporter: Arc::new(CountedReporter::new(Arc::new(NoReporter), metrics.clone())),
+                reporter: Arc::new(MeteredReporter::new(Arc::new(NoopReporter), metrics.clone())),
                 clock: Arc::clone(&shared),
             },
         );
         let readiness = Readiness::default();
-        let classes = readiness.gate("classes", "the API server did not answer");
-        let settings = NodeServerSettings {
+        let classes_gate = readiness.add_gate("classes", "the API server did not answer");
+        let settings = NodePluginServerSettings {
             driver: DRIVER.parse().unwrap(),
             version: "1.2.3".to_owned(),
             node_id: "node-1".to_owned(),
@@ -123,28 +123,28 @@ impl Node {
             }),
             drain: Duration::from_secs(20),
         };
-        let parts = NodeServerParts {
+        let parts = NodePluginServerParts {
             publisher,
             provider: Some((
                 root.path().join("azure.sock"),
-                ServedProvider::new(provider, NodeMemory::new(64 << 20), Arc::clone(&shared)),
+                ProviderServer::new(provider, MemoryAccount::new(64 << 20), Arc::clone(&shared)),
             )),
             metrics,
             readiness: readiness.clone(),
             clock: shared,
         };
         let (end, ended) = oneshot::channel::<()>();
-        let server = NodeServer::new(settings, parts);
-        let running = tokio::spawn(server.run(async { drop(ended.await) }));
-        let end = Some(end);
-        Self { root, clock, vault, readiness, classes, page, end, running }
+        let server = NodePluginServer::new(settings, parts);
+        let server = tokio::spawn(server.run(async { drop(ended.await) }));
+        let shutdown = Some(end);
+        Self { root, clock, vault, readiness, classes_gate, page, shutdown, server }
     }
 
     /// A node that is registered.
-    pub(crate) async fn ready() -> Self {
+    pub(crate) async fn start_registered() -> Self {
         let node = Self::start();
-        node.classes.open();
-        node.until("the registration socket is there", || node.registration_socket().exists())
+        node.classes_gate.open();
+        node.wait_until("the registration socket is there", || node.registration_socket().exists())
             .await;
         node
     }
@@ -164,28 +164,28 @@ impl Node {
         target
     }
 
-    pub(crate) fn identity(&self) -> IdentityClient<Channel> {
-        IdentityClient::new(connect(&self.csi_socket()))
+    pub(crate) fn identity_client(&self) -> IdentityClient<Channel> {
+        IdentityClient::new(channel_to_socket(&self.csi_socket()))
     }
 
     /// A client on a connection of its own, as each of the kubelet's calls has one.
-    pub(crate) fn kubelet(&self) -> NodeClient<Channel> {
-        NodeClient::new(connect(&self.csi_socket()))
+    pub(crate) fn node_client(&self) -> NodeClient<Channel> {
+        NodeClient::new(channel_to_socket(&self.csi_socket()))
     }
 
     pub(crate) async fn publish(&self, target: &Path) -> Result<(), Status> {
-        self.kubelet().node_publish_volume(request(target)).await.map(drop)
+        self.node_client().node_publish_volume(publish_request(target)).await.map(drop)
     }
 
     pub(crate) async fn unpublish(&self, target: &Path) -> Result<(), Status> {
         let volume_id = "csi-1".to_owned();
         let target_path = target.display().to_string();
         let request = NodeUnpublishVolumeRequest { volume_id, target_path };
-        self.kubelet().node_unpublish_volume(request).await.map(drop)
+        self.node_client().node_unpublish_volume(request).await.map(drop)
     }
 
     /// Lets time pass until it is so.
-    pub(crate) async fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+    pub(crate) async fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
         for _ in 0..100_000 {
             if is_so() {
                 return;
@@ -196,21 +196,21 @@ impl Node {
         panic!("it never happened: {what}; not ready: {:?}", self.readiness.problems());
     }
 
-    pub(crate) fn begin_end(&mut self) {
-        self.end.take().unwrap().send(()).unwrap();
+    pub(crate) fn begin_shutdown(&mut self) {
+        self.shutdown.take().unwrap().send(()).unwrap();
     }
 
-    pub(crate) async fn ended(&mut self) -> Result<(), ServeError> {
-        (&mut self.running).await.unwrap()
+    pub(crate) async fn wait_for_exit(&mut self) -> Result<(), NodeServeError> {
+        (&mut self.server).await.unwrap()
     }
 
-    pub(crate) async fn end(mut self) {
-        self.begin_end();
-        self.ended().await.unwrap();
+    pub(crate) async fn shut_down(mut self) {
+        self.begin_shutdown();
+        self.wait_for_exit().await.unwrap();
     }
 }
 
-fn class() -> SecretProviderClass {
+fn secret_provider_class() -> SecretProviderClass {
     let mut class = SecretProviderClass::default();
     class.metadata.namespace = Some("tenant".to_owned());
     class.metadata.name = Some("disk".to_owned());
@@ -218,7 +218,7 @@ fn class() -> SecretProviderClass {
     class
 }
 
-pub(crate) fn context() -> BTreeMap<String, String> {
+pub(crate) fn volume_context() -> BTreeMap<String, String> {
     let pairs = [
         ("secretProviderClass", "disk"),
         ("csi.storage.k8s.io/pod.name", "controller-0"),
@@ -235,7 +235,7 @@ pub(crate) fn tokens() -> String {
     format!(r#"{{"api://a":{{"token":"{MARKER}","expirationTimestamp":"{expires}"}}}}"#)
 }
 
-pub(crate) fn request(target: &Path) -> NodePublishVolumeRequest {
+pub(crate) fn publish_request(target: &Path) -> NodePublishVolumeRequest {
     let mount = MountVolume::default();
     NodePublishVolumeRequest {
         volume_id: "csi-1".to_owned(),
@@ -248,10 +248,10 @@ pub(crate) fn request(target: &Path) -> NodePublishVolumeRequest {
         }),
         readonly: true,
         secrets: BTreeMap::from([(TOKENS.to_owned(), tokens())]),
-        volume_context: context(),
+        volume_context: volume_context(),
     }
 }
 
-pub(crate) fn forbidden() -> Refusal {
-    Refusal::new(OutcomeCode::VaultForbidden, "could not read `credential`: HTTP 403")
+pub(crate) fn forbidden_error() -> ProviderError {
+    ProviderError::new(OutcomeCode::VaultForbidden, "could not read `credential`: HTTP 403")
 }

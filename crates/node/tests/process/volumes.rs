@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tonic::Code;
 
-use crate::fakes::{MARKER, Node, TOKENS, forbidden, request};
+use crate::fakes::{MARKER, NodeProcessFixture, TOKENS, forbidden_error, publish_request};
 
 #[tokio::test]
 #[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
-async fn a_volume_comes_and_goes_at_the_kubelets_word_and_is_counted() {
-    let node = Node::ready().await;
+async fn volume_is_published_unpublished_and_counted() {
+    let node = NodeProcessFixture::start_registered().await;
     let target = node.target("a");
     node.publish(&target).await.unwrap();
     assert_eq!(std::fs::read_to_string(target.join("credential")).unwrap(), MARKER);
@@ -28,13 +28,13 @@ async fn a_volume_comes_and_goes_at_the_kubelets_word_and_is_counted() {
         assert!(page.lines().any(|it| it == line), "{line}\n{page}");
     }
     assert!(!page.contains("namespace=\"tenant\""), "{page}");
-    node.end().await;
+    node.shut_down().await;
 }
 
 #[tokio::test]
-async fn a_refusal_says_what_was_tried_what_came_back_and_what_to_do() {
-    let node = Node::ready().await;
-    *node.vault.refusal.lock() = Some(forbidden());
+async fn provider_error_status_has_code_cause_and_hint() {
+    let node = NodeProcessFixture::start_registered().await;
+    *node.vault.error.lock() = Some(forbidden_error());
     let status = node.publish(&node.target("a")).await.unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied);
     for part in [
@@ -48,68 +48,68 @@ async fn a_refusal_says_what_was_tried_what_came_back_and_what_to_do() {
     let page = node.page.render();
     let line = "node_publish_error_total{provider=\"azure\",error_type=\"VaultForbidden\",os_type=\"linux\"} 1";
     assert!(page.lines().any(|it| it == line), "{page}");
-    node.end().await;
+    node.shut_down().await;
 }
 
 #[tokio::test]
 #[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
-async fn a_republish_that_cannot_be_read_does_not_make_the_kubelet_forget_what_is_mounted() {
-    let node = Node::ready().await;
+async fn invalid_republish_of_a_mounted_volume_is_not_a_final_error() {
+    let node = NodeProcessFixture::start_registered().await;
     let target = node.target("a");
     node.publish(&target).await.unwrap();
-    let mut invalid = request(&target);
+    let mut invalid = publish_request(&target);
     invalid.secrets.insert(TOKENS.to_owned(), "{".to_owned());
-    let status = node.kubelet().node_publish_volume(invalid).await.unwrap_err();
+    let status = node.node_client().node_publish_volume(invalid).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
     node.unpublish(&target).await.unwrap();
-    let mut invalid = request(&target);
+    let mut invalid = publish_request(&target);
     invalid.secrets.insert(TOKENS.to_owned(), "{".to_owned());
-    let status = node.kubelet().node_publish_volume(invalid).await.unwrap_err();
+    let status = node.node_client().node_publish_volume(invalid).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
-    node.end().await;
+    node.shut_down().await;
 }
 
 #[tokio::test]
 async fn twenty_volumes_are_published_at_once() {
-    let node = Node::ready().await;
+    let node = NodeProcessFixture::start_registered().await;
     node.vault.gate.forget_permits(1000);
-    *node.vault.refusal.lock() = Some(forbidden());
+    *node.vault.error.lock() = Some(forbidden_error());
     let calls: Vec<_> = (0..20)
         .map(|number| {
-            let (mut kubelet, target) = (node.kubelet(), node.target(&number.to_string()));
-            tokio::spawn(async move { kubelet.node_publish_volume(request(&target)).await })
+            let (mut kubelet, target) = (node.node_client(), node.target(&number.to_string()));
+            tokio::spawn(async move { kubelet.node_publish_volume(publish_request(&target)).await })
         })
         .collect();
-    node.until("all of them wait for the vault", || *node.vault.waiting.lock() == 20).await;
+    node.wait_until("all of them wait for the vault", || *node.vault.waiting_requests.lock() == 20).await;
     node.vault.gate.add_permits(20);
     for call in calls {
         assert_eq!(call.await.unwrap().unwrap_err().code(), Code::PermissionDenied);
     }
-    node.end().await;
+    node.shut_down().await;
 }
 
 #[tokio::test]
 async fn a_callers_deadline_is_kept() {
-    let node = Node::ready().await;
+    let node = NodeProcessFixture::start_registered().await;
     node.vault.gate.forget_permits(1000);
-    let mut call = tonic::Request::new(request(&node.target("a")));
+    let mut call = tonic::Request::new(publish_request(&node.target("a")));
     // The deadline travels as `grpc-timeout` and is the server's to keep; it is real time.
     call.metadata_mut().insert("grpc-timeout", "20m".parse().unwrap());
-    let status = node.kubelet().node_publish_volume(call).await.unwrap_err();
+    let status = node.node_client().node_publish_volume(call).await.unwrap_err();
     let ended = [Code::DeadlineExceeded, Code::Cancelled].contains(&status.code());
     assert!(ended, "{status:?}");
-    *node.vault.refusal.lock() = Some(forbidden());
+    *node.vault.error.lock() = Some(forbidden_error());
     node.vault.gate.add_permits(1);
-    node.end().await;
+    node.shut_down().await;
 }
 
 #[tokio::test]
 async fn an_invalid_request_is_refused_with_all_of_its_problems() {
-    let node = Node::ready().await;
-    let mut invalid = request(std::path::Path::new("/etc"));
+    let node = NodeProcessFixture::start_registered().await;
+    let mut invalid = publish_request(std::path::Path::new("/etc"));
     invalid.readonly = false;
     invalid.volume_context.remove("secretProviderClass");
-    let status = node.kubelet().node_publish_volume(invalid).await.unwrap_err();
+    let status = node.node_client().node_publish_volume(invalid).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     for part in ["`secretProviderClass`", "`target_path`", "it will not heal by itself"] {
         assert!(status.message().contains(part), "{part} is not in {}", status.message());
@@ -117,5 +117,5 @@ async fn an_invalid_request_is_refused_with_all_of_its_problems() {
     assert!(status.message().contains("`readonly` is not true"));
     assert!(status.message().contains("hint: set `readOnly: true`"));
     node.clock.advance(Duration::from_secs(1));
-    node.end().await;
+    node.shut_down().await;
 }

@@ -10,13 +10,13 @@ use super::*;
 
 /// What an API server does for leases: versions, and refusal of changes to older ones.
 #[derive(Debug, Default)]
-struct Server {
+struct FakeLeaseServer {
     leases: BTreeMap<String, Value>,
     version: u64,
 }
 
-impl Server {
-    fn answer(&mut self, method: &Method, name: &str, body: Value) -> (StatusCode, Value) {
+impl FakeLeaseServer {
+    fn respond(&mut self, method: &Method, name: &str, body: Value) -> (StatusCode, Value) {
         self.version += 1;
         match *method {
             Method::GET => {
@@ -26,17 +26,17 @@ impl Server {
             Method::POST => {
                 let name = body["metadata"]["name"].as_str().unwrap().to_owned();
                 if self.leases.contains_key(&name) {
-                    return refusal();
+                    return conflict_response();
                 }
-                (StatusCode::CREATED, self.keep(&name, body))
+                (StatusCode::CREATED, self.store_lease(&name, body))
             }
             Method::PATCH => {
-                let Some(mut lease) = self.leases.get(name).cloned() else { return refusal() };
+                let Some(mut lease) = self.leases.get(name).cloned() else { return conflict_response() };
                 if lease["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
-                    return refusal();
+                    return conflict_response();
                 }
                 lease["spec"] = body["spec"].clone();
-                (StatusCode::OK, self.keep(name, lease))
+                (StatusCode::OK, self.store_lease(name, lease))
             }
             Method::DELETE => {
                 self.leases.remove(name);
@@ -46,51 +46,51 @@ impl Server {
         }
     }
 
-    fn keep(&mut self, name: &str, mut lease: Value) -> Value {
+    fn store_lease(&mut self, name: &str, mut lease: Value) -> Value {
         lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.leases.insert(name.to_owned(), lease.clone());
         lease
     }
 
-    fn holders(&self) -> Vec<(&str, &str)> {
+    fn shard_holders(&self) -> Vec<(&str, &str)> {
         let held = self.leases.iter().filter(|(name, _)| name.contains("-shard-"));
         held.filter_map(|(name, it)| Some((&**name, it["spec"]["holderIdentity"].as_str()?)))
             .collect()
     }
 }
 
-fn refusal() -> (StatusCode, Value) {
+fn conflict_response() -> (StatusCode, Value) {
     let status = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409});
     (StatusCode::CONFLICT, status)
 }
 
 /// Leases at one server, and replicas whose requests come in an order of chance.
 #[derive(Clone)]
-struct Stage {
-    server: Arc<Mutex<Server>>,
+struct LeaseElectionFixture {
+    server: Arc<Mutex<FakeLeaseServer>>,
     clock: ManualClock,
-    chance: Arc<Mutex<fastrand::Rng>>,
+    rng: Arc<Mutex<fastrand::Rng>>,
     /// Whether time passes while requests are on their way.
     is_slow: bool,
     /// The lease whose renewal stays on its way.
-    held: Arc<Mutex<Option<&'static str>>>,
+    blocked_renewal: Arc<Mutex<Option<&'static str>>>,
 }
 
-impl Stage {
+impl LeaseElectionFixture {
     fn new(seed: u64, is_slow: bool) -> Self {
         let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
-        let chance = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
-        Self { server: Arc::default(), clock, chance, is_slow, held: Arc::default() }
+        let rng = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
+        Self { server: Arc::default(), clock, rng, is_slow, blocked_renewal: Arc::default() }
     }
 
-    fn candidate(&self, identity: &str, shards: u32) -> Candidate {
+    fn candidate(&self, identity: &str, shards: u32) -> LeaseCandidate {
         let stage = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let stage = stage.clone();
             async move { Ok::<_, Infallible>(stage.serve(request).await) }
         });
         let clock: SharedClock = Arc::new(self.clock.clone());
-        let api = KubernetesApi::of_client(
+        let api = KubernetesApi::from_client(
             kube::Client::new(service, "lanyard"),
             SharedClock::clone(&clock),
         );
@@ -99,9 +99,9 @@ impl Stage {
             name: "lanyard.prod".to_owned(),
             identity: identity.to_owned(),
             shards,
-            duration: LASTS,
+            duration: LEASE_DURATION,
         };
-        Candidate::new(api, settings, Tenures::none(shards, clock))
+        LeaseCandidate::new(api, settings, LeaseTerms::without_shards(shards, clock))
     }
 
     async fn serve(&self, request: Request<Body>) -> Response<Body> {
@@ -109,126 +109,126 @@ impl Stage {
         let body = body.collect_bytes().await.unwrap();
         let body = serde_json::from_slice(&body).unwrap_or_default();
         let name = parts.uri.path().rsplit('/').next().unwrap().to_owned();
-        self.wait().await;
-        while parts.method == Method::PATCH && *self.held.lock() == Some(&*name) {
+        self.delay_request().await;
+        while parts.method == Method::PATCH && *self.blocked_renewal.lock() == Some(&*name) {
             tokio::task::yield_now().await;
         }
-        let (status, answer) = self.server.lock().answer(&parts.method, &name, body);
-        self.wait().await;
+        let (status, answer) = self.server.lock().respond(&parts.method, &name, body);
+        self.delay_request().await;
         let body = Body::from(serde_json::to_vec(&answer).unwrap());
         Response::builder().status(status).body(body).unwrap()
     }
 
     /// The way takes a while, in which others may go on.
-    async fn wait(&self) {
-        let turns = self.chance.lock().u32(0..6);
+    async fn delay_request(&self) {
+        let turns = self.rng.lock().u32(0..6);
         for _ in 0..turns {
-            let passes = self.is_slow && self.chance.lock().u32(0..SLOW_WAYS) == 0;
-            self.clock.advance(if passes { SHORT_OF_PATIENCE } else { Duration::ZERO });
+            let passes = self.is_slow && self.rng.lock().u32(0..SLOW_REQUEST_ODDS) == 0;
+            self.clock.advance(if passes { JUST_BELOW_TIMEOUT } else { Duration::ZERO });
             tokio::task::yield_now().await;
         }
     }
 }
 
 #[tokio::test]
-async fn a_change_of_the_number_of_shards_waits_for_those_with_the_former_one() {
-    let stage = Stage::new(1, false);
+async fn new_shard_count_waits_for_old_leases() {
+    let stage = LeaseElectionFixture::new(1, false);
     let (mut old, mut new) = (stage.candidate("old", 2), stage.candidate("new", 3));
-    assert!(old.tick().await);
+    assert!(old.run_election_round().await);
     for _ in 0..3 {
-        stage.clock.advance(LASTS / 3);
-        assert!(old.tick().await && new.tick().await);
-        assert_eq!((old.tenures.led(), new.tenures.led()), (2, 0));
+        stage.clock.advance(LEASE_DURATION / 3);
+        assert!(old.run_election_round().await && new.run_election_round().await);
+        assert_eq!((old.lease_terms.led_count(), new.lease_terms.led_count()), (2, 0));
     }
     // The other one counts for no share: its part would be nobody's.
-    assert_eq!(stage.server.lock().holders().len(), 2);
+    assert_eq!(stage.server.lock().shard_holders().len(), 2);
     old.run(std::future::ready(())).await;
-    assert!(new.tick().await);
-    assert_eq!(new.tenures.led(), 3);
+    assert!(new.run_election_round().await);
+    assert_eq!(new.lease_terms.led_count(), 3);
     let expected = [0, 1, 2].map(|shard| (format!("lanyard.prod-shard-{shard}-of-3"), "new"));
     let server = stage.server.lock();
-    assert_eq!(server.holders(), expected.each_ref().map(|(name, holder)| (&**name, *holder)));
+    assert_eq!(server.shard_holders(), expected.each_ref().map(|(name, holder)| (&**name, *holder)));
 }
 
 #[tokio::test]
-async fn one_that_vanished_with_the_former_number_is_waited_for_until_its_leases_end() {
-    let stage = Stage::new(1, false);
+async fn resharding_waits_until_leases_of_dead_replica_expire() {
+    let stage = LeaseElectionFixture::new(1, false);
     let (mut old, mut new) = (stage.candidate("old", 2), stage.candidate("new", 3));
-    old.tick().await;
-    new.tick().await;
+    old.run_election_round().await;
+    new.run_election_round().await;
     drop(old);
-    stage.clock.advance(LASTS);
-    new.tick().await;
-    assert_eq!(new.tenures.led(), 0);
+    stage.clock.advance(LEASE_DURATION);
+    new.run_election_round().await;
+    assert_eq!(new.lease_terms.led_count(), 0);
     stage.clock.advance(Duration::from_millis(1));
-    new.tick().await;
-    assert_eq!(new.tenures.led(), 3);
+    new.run_election_round().await;
+    assert_eq!(new.lease_terms.led_count(), 3);
     // What it left is swept later, and nothing of our own.
-    stage.clock.advance(FORGET_AFTER + LASTS);
-    new.tick().await;
-    new.tick().await;
+    stage.clock.advance(ABANDONED_LEASE_RETENTION + LEASE_DURATION);
+    new.run_election_round().await;
+    new.run_election_round().await;
     let server = stage.server.lock();
     assert!(server.leases.keys().all(|name| name.contains("-of-3")), "{:?}", server.leases);
-    assert_eq!(new.tenures.led(), 3);
+    assert_eq!(new.lease_terms.led_count(), 3);
 }
 
 #[tokio::test]
-async fn a_renewal_that_comes_too_late_does_not_lead_beside_who_took_over() {
-    let stage = Stage::new(1, false);
+async fn late_renewal_does_not_lead_after_takeover() {
+    let stage = LeaseElectionFixture::new(1, false);
     let (mut old, mut new) = (stage.candidate("old", 1), stage.candidate("new", 2));
-    old.tick().await;
-    new.tick().await;
+    old.run_election_round().await;
+    new.run_election_round().await;
     stage.clock.advance(Duration::from_secs(14));
-    *stage.held.lock() = Some("lanyard.prod-shard-0-of-1");
+    *stage.blocked_renewal.lock() = Some("lanyard.prod-shard-0-of-1");
     let take_over = async {
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
         stage.clock.advance(Duration::from_secs(2));
-        new.tick().await;
-        assert_eq!(new.tenures.led(), 2);
-        *stage.held.lock() = None;
+        new.run_election_round().await;
+        assert_eq!(new.lease_terms.led_count(), 2);
+        *stage.blocked_renewal.lock() = None;
     };
-    tokio::join!(old.tick(), take_over);
-    assert_eq!(stage.server.lock().holders().len(), 2, "what came too late was given back");
-    assert_eq!((old.tenures.led(), new.tenures.led()), (0, 2));
+    tokio::join!(old.run_election_round(), take_over);
+    assert_eq!(stage.server.lock().shard_holders().len(), 2, "what came too late was given back");
+    assert_eq!((old.lease_terms.led_count(), new.lease_terms.led_count()), (0, 2));
 }
 
 #[tokio::test]
-async fn replicas_that_divide_the_clusters_otherwise_never_lead_at_the_same_time() {
+async fn replicas_with_different_shard_counts_never_lead_together() {
     let mut contests = 0;
     for seed in 0..300 {
-        let stage = Stage::new(seed, true);
+        let stage = LeaseElectionFixture::new(seed, true);
         let mut two = stage.candidate("two", 2);
         let mut three = stage.candidate("three", 3);
-        let is_alone = |two: &Tenures, three: &Tenures| two.led() == 0 || three.led() == 0;
-        let (of_two, of_three) = (two.tenures.clone(), three.tenures.clone());
+        let is_alone = |two: &LeaseTerms, three: &LeaseTerms| two.led_count() == 0 || three.led_count() == 0;
+        let (of_two, of_three) = (two.lease_terms.clone(), three.lease_terms.clone());
         let watch = async || {
             for _ in 0..100 {
                 assert!(is_alone(&of_two, &of_three), "seed {seed}");
                 tokio::task::yield_now().await;
             }
         };
-        tokio::join!(two.tick(), three.tick(), watch());
-        contests += u32::from(of_two.led() + of_three.led() == 0);
+        tokio::join!(two.run_election_round(), three.run_election_round(), watch());
+        contests += u32::from(of_two.led_count() + of_three.led_count() == 0);
         // A lease that runs out while its renewal is on the way is renewed too late.
         for _ in 0..6 {
-            stage.clock.advance(stage.chance.lock().choice([LASTS / 3, LASTS, 2 * LASTS]).unwrap());
-            tokio::join!(two.tick(), three.tick(), watch());
+            stage.clock.advance(stage.rng.lock().choice([LEASE_DURATION / 3, LEASE_DURATION, 2 * LEASE_DURATION]).unwrap());
+            tokio::join!(two.run_election_round(), three.run_election_round(), watch());
         }
         drop(three);
         let mut has_led = false;
         for _ in 0..12 {
-            stage.clock.advance(LASTS / 3);
-            two.tick().await;
-            has_led |= of_two.led() > 0;
+            stage.clock.advance(LEASE_DURATION / 3);
+            two.run_election_round().await;
+            has_led |= of_two.led_count() > 0;
         }
         assert!(has_led, "seed {seed}: who is left leads in the end");
     }
     assert!(contests > 0, "both took at the same time and gave way");
 }
 
-const LASTS: Duration = Duration::from_secs(15);
+const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// One of so many ways is slow, and takes so long.
-const SLOW_WAYS: u32 = 20;
-const SHORT_OF_PATIENCE: Duration = Duration::from_millis(3_900);
+const SLOW_REQUEST_ODDS: u32 = 20;
+const JUST_BELOW_TIMEOUT: Duration = Duration::from_millis(3_900);

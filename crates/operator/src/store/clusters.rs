@@ -7,52 +7,52 @@ use lanyard_api::HostedCluster;
 use lanyard_desired::deletion::FORCE_ANNOTATION;
 use serde_json::{Map, Value};
 
-use super::objects::is_older;
-use super::typed::{Mismatch, typed};
-use crate::queue::Wake;
+use super::objects::is_older_version;
+use super::parse::{TypeMismatch, parse_typed};
+use crate::queue::ReconcileTrigger;
 
 /// A HostedCluster, as far as it matters here.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Cluster {
+pub(crate) struct CachedCluster {
     /// Without what others tell about it, and without finalizers.
     content: Box<[u8]>,
     /// The conditions that are ours.
     pub(crate) conditions: Vec<Condition>,
     pub(crate) uid: String,
     /// `metadata.resourceVersion`.
-    version: String,
+    resource_version: String,
     /// The last version whose content is known to be this one.
     pub(crate) content_version: String,
     pub(crate) generation: Option<i64>,
-    pub(crate) created: Option<Timestamp>,
+    pub(crate) created_at: Option<Timestamp>,
     pub(crate) is_deleting: bool,
     /// Whether somebody said that its end waits for nobody.
-    pub(crate) is_end_forced: bool,
+    pub(crate) is_deletion_forced: bool,
     pub(crate) finalizers: Vec<String>,
 }
 
 /// A HostedCluster whose fields have other types than the API says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unreadable {
+pub(crate) struct UnreadableCluster {
     /// Where: a path in the object.
     pub(crate) field: String,
     pub(crate) problem: String,
     /// `spec.platform.type`, where that is a text.
-    pub(crate) platform: Option<String>,
+    pub(crate) platform_type: Option<String>,
 }
 
-impl Cluster {
+impl CachedCluster {
     /// Keeps what matters of a HostedCluster; `ours` are the types of our conditions.
     pub(crate) fn of(mut object: DynamicObject, ours: &[&str]) -> Self {
         let metadata = &mut object.metadata;
         metadata.managed_fields = None;
-        let version = metadata.resource_version.take().unwrap_or_default();
+        let resource_version = metadata.resource_version.take().unwrap_or_default();
         let (uid, generation) = (metadata.uid.clone().unwrap_or_default(), metadata.generation);
-        let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let created_at = metadata.creation_timestamp.as_ref().map(|time| time.0);
         let is_deleting = metadata.deletion_timestamp.is_some();
         let annotations = metadata.annotations.as_ref();
         let forced = annotations.and_then(|all| all.get(FORCE_ANNOTATION));
-        let is_end_forced = forced.is_some_and(|value| value == "true");
+        let is_deletion_forced = forced.is_some_and(|value| value == "true");
         let finalizers = metadata.finalizers.take().unwrap_or_default();
         let conditions = conditions_of(&object.data, ours);
         if let Some(data) = object.data.as_object_mut() {
@@ -67,73 +67,73 @@ impl Cluster {
             content,
             conditions,
             uid,
-            content_version: version.clone(),
-            version,
+            content_version: resource_version.clone(),
+            resource_version,
             generation,
-            created,
+            created_at,
             is_deleting,
-            is_end_forced,
+            is_deletion_forced,
             finalizers,
         }
     }
 
     /// The HostedCluster as a typed object.
-    pub(crate) fn read(&self) -> Result<HostedCluster, Unreadable> {
+    pub(crate) fn parse(&self) -> Result<HostedCluster, UnreadableCluster> {
         let mut reader = serde_json::Deserializer::from_slice(&self.content);
-        typed(&mut reader).map_err(|Mismatch { field, problem }| {
+        parse_typed(&mut reader).map_err(|TypeMismatch { field, problem }| {
             let value: Value = serde_json::from_slice(&self.content).unwrap_or_default();
             let platform = value.pointer("/spec/platform/type").and_then(Value::as_str);
-            Unreadable { field, problem, platform: platform.map(str::to_owned) }
+            UnreadableCluster { field, problem, platform_type: platform.map(str::to_owned) }
         })
     }
 
     /// Whether this is the same HostedCluster, which asks for the same.
-    pub(crate) fn is_wished_like(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_spec(&self, other: &Self) -> bool {
         self.uid == other.uid && self.content == other.content
     }
 
     /// Whether an answer to a write told more of this cluster already.
-    pub(crate) fn is_behind(&self, known: &Self) -> bool {
-        self.uid == known.uid && is_older(&self.version, &known.version)
+    pub(crate) fn is_older_than(&self, known: &Self) -> bool {
+        self.uid == known.uid && is_older_version(&self.resource_version, &known.resource_version)
     }
 
     /// Takes in what the answer to a write of ours told. What others changed meanwhile comes with the
     /// watch, as news.
-    pub(crate) fn written(&mut self, answer: DynamicObject, ours: &[&str]) {
+    pub(crate) fn merge_written_status(&mut self, answer: DynamicObject, ours: &[&str]) {
         let answer = Self::of(answer, ours);
         if answer.content == self.content {
-            self.content_version.clone_from(&answer.version);
+            self.content_version.clone_from(&answer.resource_version);
         }
         self.conditions = answer.conditions;
-        if !answer.version.is_empty() {
-            self.version = answer.version;
+        if !answer.resource_version.is_empty() {
+            self.resource_version = answer.resource_version;
         }
     }
 
     /// Takes in what the answer told when this finalizer was added, unless somebody changed something
     /// else meanwhile: that comes with the watch, as news.
-    pub(crate) fn held(&mut self, answer: DynamicObject, finalizer: &str, ours: &[&str]) {
+    pub(crate) fn merge_finalizer(&mut self, answer: DynamicObject, finalizer: &str, ours: &[&str]) {
         let answer = Self::of(answer, ours);
         let others = |it: &&String| *it != finalizer;
         let is_alone = answer.content == self.content
             && answer.is_deleting == self.is_deleting
             && answer.conditions == self.conditions
             && answer.finalizers.iter().filter(others).eq(self.finalizers.iter().filter(others));
-        if is_alone && !answer.is_behind(self) {
+        if is_alone && !answer.is_older_than(self) {
             *self = answer;
         }
     }
 
     /// What this means for a cluster that was known like that.
-    pub(crate) fn news(&self, before: Option<&Self>) -> Option<Wake> {
-        let Some(before) = before else { return Some(Wake::Wish) };
+    pub(crate) fn reconcile_trigger(&self, before: Option<&Self>) -> Option<ReconcileTrigger> {
+        let Some(before) = before else { return Some(ReconcileTrigger::SpecChanged) };
         let is_wished_anew = self.content != before.content
             || self.finalizers != before.finalizers
             || self.is_deleting != before.is_deleting;
         if is_wished_anew {
-            return Some(Wake::Wish);
+            return Some(ReconcileTrigger::SpecChanged);
         }
-        (self.conditions != before.conditions).then_some(Wake::Surroundings)
+        (self.conditions != before.conditions).then_some(ReconcileTrigger::RelatedChanged)
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    fn cluster(change: impl FnOnce(&mut Value)) -> Cluster {
+    fn cluster_with(change: impl FnOnce(&mut Value)) -> CachedCluster {
         let mut object = json!({
             "apiVersion": HostedCluster::API_VERSION,
             "kind": HostedCluster::KIND,
@@ -168,29 +168,29 @@ mod tests {
             ]},
         });
         change(&mut object);
-        Cluster::of(serde_json::from_value(object).unwrap(), &["Ours"])
+        CachedCluster::of(serde_json::from_value(object).unwrap(), &["Ours"])
     }
 
     #[test]
-    fn what_others_tell_is_no_news_and_what_is_wished_is() {
-        let before = cluster(|_| ());
-        assert_eq!(before.news(None), Some(Wake::Wish));
-        let told = cluster(|it| {
+    fn only_spec_and_own_conditions_trigger_reconcile() {
+        let before = cluster_with(|_| ());
+        assert_eq!(before.reconcile_trigger(None), Some(ReconcileTrigger::SpecChanged));
+        let told = cluster_with(|it| {
             it["metadata"]["resourceVersion"] = json!("2");
             it["status"]["conditions"][0]["status"] = json!("False");
             it["status"]["version"] = json!({"history": []});
         });
-        assert_eq!(told.news(Some(&before)), None);
-        let ours = cluster(|it| it["status"]["conditions"][1]["status"] = json!("False"));
-        assert_eq!(ours.news(Some(&before)), Some(Wake::Surroundings));
-        let wished = cluster(|it| it["spec"]["infraID"] = json!("other"));
-        assert_eq!(wished.news(Some(&before)), Some(Wake::Wish));
-        let key = cluster(|it| it["status"]["secretEncryption"] = json!({"activeKey": {}}));
-        assert_eq!(key.news(Some(&before)), Some(Wake::Wish));
+        assert_eq!(told.reconcile_trigger(Some(&before)), None);
+        let ours = cluster_with(|it| it["status"]["conditions"][1]["status"] = json!("False"));
+        assert_eq!(ours.reconcile_trigger(Some(&before)), Some(ReconcileTrigger::RelatedChanged));
+        let wished = cluster_with(|it| it["spec"]["infraID"] = json!("other"));
+        assert_eq!(wished.reconcile_trigger(Some(&before)), Some(ReconcileTrigger::SpecChanged));
+        let key = cluster_with(|it| it["status"]["secretEncryption"] = json!({"activeKey": {}}));
+        assert_eq!(key.reconcile_trigger(Some(&before)), Some(ReconcileTrigger::SpecChanged));
     }
 
     #[test]
-    fn a_version_in_which_somebody_changed_something_is_not_that_of_what_is_known() {
+    fn content_version_ignores_versions_with_other_content() {
         let answer = |version: &str, key: &str| {
             let object = json!({
                 "apiVersion": HostedCluster::API_VERSION,
@@ -201,17 +201,17 @@ mod tests {
             });
             serde_json::from_value::<DynamicObject>(object).unwrap()
         };
-        let mut known = Cluster::of(answer("1", "a"), &["Ours"]);
+        let mut known = CachedCluster::of(answer("1", "a"), &["Ours"]);
         for (version, key, expected) in [("2", "a", "2"), ("3", "b", "2"), ("4", "a", "4")] {
-            known.written(answer(version, key), &["Ours"]);
-            assert_eq!((&*known.version, &*known.content_version), (version, expected));
+            known.merge_written_status(answer(version, key), &["Ours"]);
+            assert_eq!((&*known.resource_version, &*known.content_version), (version, expected));
         }
     }
 
     #[test]
-    fn a_finalizer_of_ours_is_no_news_to_the_watch_unless_somebody_else_changed_something_too() {
-        type Change = dyn Fn(&mut Value);
-        let answer = |change: &Change| {
+    fn own_finalizer_triggers_reconcile_only_with_other_changes() {
+        type ObjectMutation = dyn Fn(&mut Value);
+        let answer = |change: &ObjectMutation| {
             let mut object = json!({
                 "apiVersion": HostedCluster::API_VERSION,
                 "kind": HostedCluster::KIND,
@@ -223,7 +223,7 @@ mod tests {
             serde_json::from_value::<DynamicObject>(object).unwrap()
         };
         let known = || {
-            Cluster::of(
+            CachedCluster::of(
                 answer(&|it| {
                     it["metadata"]["resourceVersion"] = json!("1");
                     it["metadata"]["finalizers"] = json!(["theirs/one"]);
@@ -231,7 +231,7 @@ mod tests {
                 &[],
             )
         };
-        let cases: [(&Change, bool); 5] = [
+        let cases: [(&ObjectMutation, bool); 5] = [
             (&|_| (), true),
             (&|it| it["spec"]["infraID"] = json!("other"), false),
             (&|it| it["metadata"]["finalizers"] = json!(["ours/one"]), false),
@@ -240,31 +240,31 @@ mod tests {
         ];
         for (change, is_taken_in) in cases {
             let mut cluster = known();
-            cluster.held(answer(change), "ours/one", &[]);
-            let told = Cluster::of(answer(change), &[]);
-            assert_eq!(told.news(Some(&cluster)).is_none(), is_taken_in, "{told:?}");
+            cluster.merge_finalizer(answer(change), "ours/one", &[]);
+            let told = CachedCluster::of(answer(change), &[]);
+            assert_eq!(told.reconcile_trigger(Some(&cluster)).is_none(), is_taken_in, "{told:?}");
             let version = if is_taken_in { "2" } else { "1" };
             assert_eq!(cluster.content_version, version);
             assert_eq!(cluster.finalizers.len(), if is_taken_in { 2 } else { 1 });
-            assert!(cluster.is_wished_like(&known()), "a finalizer is no wish");
+            assert!(cluster.has_same_spec(&known()), "a finalizer is no wish");
         }
     }
 
     #[test]
-    fn one_that_cannot_be_read_says_why_and_nothing_of_its_content() {
-        let broken = cluster(|it| it["spec"]["platform"] = json!("planted"));
-        let unreadable = broken.read().unwrap_err();
+    fn unreadable_cluster_error_quotes_no_content() {
+        let broken = cluster_with(|it| it["spec"]["platform"] = json!("planted"));
+        let unreadable = broken.parse().unwrap_err();
         assert_eq!(unreadable.field, "spec.platform");
         assert!(unreadable.problem.starts_with("expected struct"), "{}", unreadable.problem);
         assert!(!format!("{unreadable:?}").contains("planted"), "{unreadable:?}");
         // Its end can be forced all the same.
         let force = |value: &str| {
-            cluster(|it| {
+            cluster_with(|it| {
                 it["spec"]["platform"] = json!("planted");
                 it["metadata"]["annotations"] = json!({FORCE_ANNOTATION: value});
             })
         };
-        assert!(force("true").is_end_forced && !force("yes").is_end_forced);
-        assert_eq!(cluster(|_| ()).read().unwrap().spec.unwrap().infra_id.unwrap(), "harbour-1");
+        assert!(force("true").is_deletion_forced && !force("yes").is_deletion_forced);
+        assert_eq!(cluster_with(|_| ()).parse().unwrap().spec.unwrap().infra_id.unwrap(), "harbour-1");
     }
 }

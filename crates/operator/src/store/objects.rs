@@ -5,77 +5,77 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::DynamicObject;
-use lanyard_desired::{DesiredObject, ObjectKey, ObservedObject, OwnedKind, Writer};
+use lanyard_desired::{DesiredObject, ObjectKey, ObservedObject, OwnedKind, ObjectWriter};
 use serde_json::Value;
 
-use crate::claim::Marks;
+use crate::namespace_owner::OwnershipMarks;
 
 /// The objects of one control plane. What was found to be as it should be is kept as a digest
 /// alone: the same content need not be compared twice, and other content comes with the watch. So is
 /// what nobody here compares.
 #[derive(Debug, Default)]
-pub(crate) struct Objects(BTreeMap<ObjectKey, Stored>);
+pub(crate) struct ObjectCache(BTreeMap<ObjectKey, CachedObject>);
 
 #[derive(Debug)]
-struct Stored {
+struct CachedObject {
     uid: String,
     version: String,
     /// Whether one of our field managers has a field of it.
     is_written_here: bool,
     /// Whose it is, of a namespace alone.
-    marks: Option<Box<Marks>>,
+    ownership_marks: Option<Box<OwnershipMarks>>,
     /// Of the content without what changes all the time.
     digest: u64,
     content: Option<Box<[u8]>>,
     /// Who else wrote it last.
-    rival: Option<Box<str>>,
+    other_writer: Option<Box<str>>,
     /// The digest of what was desired when this content was found to be so.
-    settled: Option<u64>,
+    in_sync_digest: Option<u64>,
 }
 
 /// What a comparison is made from.
 #[derive(Debug, Default)]
-pub(crate) struct Unsettled {
+pub(crate) struct ObjectsToCompare {
     /// Objects with their content.
     pub(crate) observed: BTreeMap<ObjectKey, ObservedObject>,
     /// Objects whose content is not known any more.
-    pub(crate) unknown: Vec<ObjectKey>,
+    pub(crate) without_content: Vec<ObjectKey>,
     /// Objects that are as they should be.
-    pub(crate) settled: BTreeSet<ObjectKey>,
+    pub(crate) in_sync: BTreeSet<ObjectKey>,
 }
 
 /// The digests of what is desired, by object.
-pub(crate) type Wished = BTreeMap<ObjectKey, u64>;
+pub(crate) type DesiredDigests = BTreeMap<ObjectKey, u64>;
 
 /// The digests of what is desired: an object that two write has one.
-pub(crate) fn wished(desired: &[DesiredObject]) -> Wished {
+pub(crate) fn desired_digests(desired: &[DesiredObject]) -> DesiredDigests {
     let mut hashers: BTreeMap<&ObjectKey, DefaultHasher> = BTreeMap::new();
     for object in desired {
         let hasher = hashers.entry(&object.key).or_default();
-        (object.writer, object.follows_reader).hash(hasher);
-        bytes_of(&object.value).hash(hasher);
+        (object.writer, object.keeps_live_vault_reader).hash(hasher);
+        json_bytes(&object.value).hash(hasher);
     }
     hashers.into_iter().map(|(key, hasher)| (key.clone(), hasher.finish())).collect()
 }
 
-impl Objects {
+impl ObjectCache {
     /// Takes in an object as it is now, with its content where that is of use. Tells whether
     /// anything about it is new.
-    pub(crate) fn see(&mut self, key: ObjectKey, object: DynamicObject, keeps: bool) -> bool {
+    pub(crate) fn observe(&mut self, key: ObjectKey, object: DynamicObject, keeps: bool) -> bool {
         // What we write comes twice: as the answer and with the watch.
-        if self.0.get(&key).is_some_and(|stored| stored.is(&object)) {
+        if self.0.get(&key).is_some_and(|stored| stored.is_same_version(&object)) {
             return false;
         }
-        self.take_in(key, object, keeps, false)
+        self.insert_or_update(key, object, keeps, false)
     }
 
     /// Takes in an object that was read because its content was not known. It is now, until it is
     /// settled again: the next look does not read it once more.
-    pub(crate) fn read(&mut self, key: ObjectKey, object: DynamicObject, keeps: bool) {
-        self.take_in(key, object, keeps, keeps);
+    pub(crate) fn store_fetched(&mut self, key: ObjectKey, object: DynamicObject, keeps: bool) {
+        self.insert_or_update(key, object, keeps, keeps);
     }
 
-    fn take_in(
+    fn insert_or_update(
         &mut self,
         key: ObjectKey,
         mut object: DynamicObject,
@@ -84,41 +84,41 @@ impl Objects {
     ) -> bool {
         let managed_fields = object.metadata.managed_fields.take().unwrap_or_default();
         let mut managers = managed_fields.iter().filter_map(|entry| entry.manager.as_deref());
-        let is_written_here = managers.any(Writer::is_manager);
+        let is_written_here = managers.any(ObjectWriter::is_our_field_manager);
         if let Some(data) = object.data.as_object_mut() {
             data.remove("status");
         }
         let is_namespace = key.kind == OwnedKind::Namespace;
-        let marks = is_namespace.then(|| Box::new(Marks::of(&object.metadata)));
+        let marks = is_namespace.then(|| Box::new(OwnershipMarks::of(&object.metadata)));
         let uid = object.metadata.uid.clone().unwrap_or_default();
         let version = object.metadata.resource_version.take().unwrap_or_default();
         object.metadata.generation = None;
         let content = serde_json::to_vec(&object).unwrap_or_default();
-        let digest = digest_of(&content);
+        let digest = bytes_digest(&content);
         match self.0.get_mut(&key) {
-            Some(stored) if is_older(&version, &stored.version) && stored.uid == uid => false,
+            Some(stored) if is_older_version(&version, &stored.version) && stored.uid == uid => false,
             Some(stored) if stored.digest == digest && stored.uid == uid => {
                 (stored.version, stored.is_written_here) = (version, is_written_here);
                 if keeps_known {
-                    (stored.content, stored.settled) = (Some(content.into_boxed_slice()), None);
+                    (stored.content, stored.in_sync_digest) = (Some(content.into_boxed_slice()), None);
                 }
                 false
             }
             _ => {
                 let content = keeps.then(|| content.into_boxed_slice());
                 // Who was there before has no field any more that we took back.
-                let before = self.0.get_mut(&key).and_then(|stored| stored.rival.take());
-                let rival = rival_of(&managed_fields).or(before);
+                let before = self.0.get_mut(&key).and_then(|stored| stored.other_writer.take());
+                let rival = last_other_manager(&managed_fields).or(before);
                 let settled = None;
-                let stored = Stored {
+                let stored = CachedObject {
                     uid,
                     version,
                     is_written_here,
-                    marks,
+                    ownership_marks: marks,
                     digest,
                     content,
-                    rival,
-                    settled,
+                    other_writer: rival,
+                    in_sync_digest: settled,
                 };
                 self.0.insert(key, stored);
                 true
@@ -137,33 +137,33 @@ impl Objects {
     }
 
     /// What has to be compared with what is desired.
-    pub(crate) fn unsettled(&self, wished: &Wished) -> Unsettled {
-        let mut unsettled = Unsettled::default();
+    pub(crate) fn objects_to_compare(&self, wished: &DesiredDigests) -> ObjectsToCompare {
+        let mut unsettled = ObjectsToCompare::default();
         for (key, stored) in &self.0 {
-            if stored.settled.is_some() && stored.settled == wished.get(key).copied() {
-                unsettled.settled.insert(key.clone());
+            if stored.in_sync_digest.is_some() && stored.in_sync_digest == wished.get(key).copied() {
+                unsettled.in_sync.insert(key.clone());
                 continue;
             }
-            match stored.observed() {
+            match stored.to_observed() {
                 Some(observed) => {
                     unsettled.observed.insert(key.clone(), observed);
                 }
-                None => unsettled.unknown.push(key.clone()),
+                None => unsettled.without_content.push(key.clone()),
             }
         }
         unsettled
     }
 
     /// Objects were found to be as they should be: those in this version.
-    pub(crate) fn settle(&mut self, key: &ObjectKey, version: &str, wished: u64) {
+    pub(crate) fn mark_in_sync(&mut self, key: &ObjectKey, version: &str, wished: u64) {
         if let Some(stored) = self.0.get_mut(key).filter(|stored| stored.version == version) {
-            (stored.settled, stored.content) = (Some(wished), None);
+            (stored.in_sync_digest, stored.content) = (Some(wished), None);
         }
     }
 
     /// What a namespace says about whose it is.
-    pub(crate) fn marks(&self, key: &ObjectKey) -> Option<&Marks> {
-        self.0.get(key)?.marks.as_deref()
+    pub(crate) fn ownership_marks(&self, key: &ObjectKey) -> Option<&OwnershipMarks> {
+        self.0.get(key)?.ownership_marks.as_deref()
     }
 
     /// The uid of an object.
@@ -172,8 +172,8 @@ impl Objects {
     }
 
     /// Who else wrote an object last.
-    pub(crate) fn rival(&self, key: &ObjectKey) -> Option<&str> {
-        self.0.get(key)?.rival.as_deref()
+    pub(crate) fn other_writer(&self, key: &ObjectKey) -> Option<&str> {
+        self.0.get(key)?.other_writer.as_deref()
     }
 
     /// The keys of all objects.
@@ -182,31 +182,31 @@ impl Objects {
     }
 
     /// How many bytes of content are kept.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn content_bytes(&self) -> usize {
         self.0.values().filter_map(|stored| stored.content.as_ref()).map(|it| it.len()).sum()
     }
 }
 
-impl Stored {
+impl CachedObject {
     /// Whether this is the very version of an object that is known.
-    fn is(&self, object: &DynamicObject) -> bool {
+    fn is_same_version(&self, object: &DynamicObject) -> bool {
         object.metadata.uid.as_deref() == Some(&self.uid)
             && object.metadata.resource_version.as_deref() == Some(&self.version)
     }
 
-    fn observed(&self) -> Option<ObservedObject> {
+    fn to_observed(&self) -> Option<ObservedObject> {
         let mut value: Value = serde_json::from_slice(self.content.as_ref()?).ok()?;
         let metadata = value.get_mut("metadata")?.as_object_mut()?;
         metadata.insert("resourceVersion".to_owned(), Value::String(self.version.clone()));
-        let observed = ObservedObject::of(value)?;
-        Some(ObservedObject { is_written_here: self.is_written_here, ..observed })
+        let observed = ObservedObject::from_json(value)?;
+        Some(ObservedObject { has_our_field_manager: self.is_written_here, ..observed })
     }
 }
 
 /// The field manager that wrote something else than the status last, and is none of ours.
-fn rival_of(managed_fields: &[ManagedFieldsEntry]) -> Option<Box<str>> {
+fn last_other_manager(managed_fields: &[ManagedFieldsEntry]) -> Option<Box<str>> {
     let others = managed_fields.iter().filter(|entry| {
-        let is_ours = entry.manager.as_deref().is_some_and(Writer::is_manager);
+        let is_ours = entry.manager.as_deref().is_some_and(ObjectWriter::is_our_field_manager);
         entry.subresource.as_deref().unwrap_or_default().is_empty() && !is_ours
     });
     let last = others.max_by(|one, other| one.time.cmp(&other.time))?;
@@ -214,18 +214,18 @@ fn rival_of(managed_fields: &[ManagedFieldsEntry]) -> Option<Box<str>> {
 }
 
 /// Versions of one object grow; one that is no number may be anything.
-pub(super) fn is_older(version: &str, than: &str) -> bool {
+pub(super) fn is_older_version(version: &str, than: &str) -> bool {
     match (version.parse::<u64>(), than.parse::<u64>()) {
         (Ok(version), Ok(than)) => version < than,
         _ => false,
     }
 }
 
-fn bytes_of(value: &Value) -> Vec<u8> {
+fn json_bytes(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-fn digest_of(bytes: &[u8]) -> u64 {
+fn bytes_digest(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     hasher.finish()
@@ -237,12 +237,12 @@ mod tests {
 
     use super::*;
 
-    fn key() -> ObjectKey {
+    fn config_map_key() -> ObjectKey {
         let namespace = Some("clusters-harbour".to_owned());
         ObjectKey { kind: OwnedKind::ConfigMap, namespace, name: "m".to_owned() }
     }
 
-    fn object(version: &str, value: &str) -> DynamicObject {
+    fn config_map(version: &str, value: &str) -> DynamicObject {
         let object = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -260,29 +260,29 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_comparison_needs_is_kept_and_that_only_until_it_was_made() {
-        let mut objects = Objects::default();
-        assert!(objects.see(key(), object("1", "a"), true));
-        let wished = Wished::from([(key(), 7)]);
-        let observed = objects.unsettled(&wished).observed.remove(&key()).unwrap();
+    fn content_is_dropped_once_in_sync() {
+        let mut objects = ObjectCache::default();
+        assert!(objects.observe(config_map_key(), config_map("1", "a"), true));
+        let wished = DesiredDigests::from([(config_map_key(), 7)]);
+        let observed = objects.objects_to_compare(&wished).observed.remove(&config_map_key()).unwrap();
         assert_eq!(observed.resource_version, "1");
         assert!(observed.value.pointer("/metadata/managedFields").is_none());
         assert!(observed.value.get("status").is_none());
-        objects.settle(&key(), "1", 7);
-        assert_eq!(objects.bytes(), 0);
-        assert!(objects.unsettled(&wished).settled.contains(&key()));
+        objects.mark_in_sync(&config_map_key(), "1", 7);
+        assert_eq!(objects.content_bytes(), 0);
+        assert!(objects.objects_to_compare(&wished).in_sync.contains(&config_map_key()));
         // Another wish needs the content again.
-        let other = Wished::from([(key(), 8)]);
-        assert_eq!(objects.unsettled(&other).unknown, [key()]);
-        assert_eq!(objects.unsettled(&Wished::new()).unknown, [key()]);
+        let other = DesiredDigests::from([(config_map_key(), 8)]);
+        assert_eq!(objects.objects_to_compare(&other).without_content, [config_map_key()]);
+        assert_eq!(objects.objects_to_compare(&DesiredDigests::new()).without_content, [config_map_key()]);
     }
 
     #[test]
-    fn who_else_wrote_an_object_last_stays_known_when_it_is_set_back() {
-        let mut objects = Objects::default();
-        let ours = Writer::ControlPlane.field_manager();
+    fn last_other_writer_is_kept_after_revert() {
+        let mut objects = ObjectCache::default();
+        let ours = ObjectWriter::ControlPlane.field_manager();
         let managed = |version: &str, value: &str, managers: &[(&str, &str, &str)]| {
-            let mut object = object(version, value);
+            let mut object = config_map(version, value);
             let entries = managers.iter().map(|(manager, time, sub)| {
                 json!({"manager": manager, "time": format!("2026-01-01T00:00:{time}Z"),
                     "subresource": sub})
@@ -290,86 +290,86 @@ mod tests {
             object.metadata.managed_fields = serde_json::from_value(entries.collect()).unwrap();
             object
         };
-        objects.see(
-            key(),
+        objects.observe(
+            config_map_key(),
             managed("1", "a", &[(ours, "01", ""), ("kubelet", "02", "status")]),
             true,
         );
-        assert_eq!(objects.rival(&key()), None);
+        assert_eq!(objects.other_writer(&config_map_key()), None);
         let both = [("kubectl", "03", ""), ("meddler", "04", ""), (ours, "05", "")];
-        objects.see(key(), managed("2", "b", &both), true);
-        assert_eq!(objects.rival(&key()), Some("meddler"));
-        objects.see(key(), managed("3", "a", &[(ours, "06", "")]), true);
-        assert_eq!(objects.rival(&key()), Some("meddler"));
+        objects.observe(config_map_key(), managed("2", "b", &both), true);
+        assert_eq!(objects.other_writer(&config_map_key()), Some("meddler"));
+        objects.observe(config_map_key(), managed("3", "a", &[(ours, "06", "")]), true);
+        assert_eq!(objects.other_writer(&config_map_key()), Some("meddler"));
     }
 
     #[test]
-    fn what_was_read_is_known_until_it_is_settled_again() {
-        let mut objects = Objects::default();
-        objects.see(key(), object("2", "a"), true);
-        objects.settle(&key(), "2", 7);
-        let nothing_wished = Wished::new();
-        assert_eq!(objects.unsettled(&nothing_wished).unknown, [key()]);
+    fn fetched_content_is_kept_until_in_sync() {
+        let mut objects = ObjectCache::default();
+        objects.observe(config_map_key(), config_map("2", "a"), true);
+        objects.mark_in_sync(&config_map_key(), "2", 7);
+        let nothing_wished = DesiredDigests::new();
+        assert_eq!(objects.objects_to_compare(&nothing_wished).without_content, [config_map_key()]);
         // Older than what the watch told meanwhile.
-        objects.read(key(), object("1", "a"), true);
-        assert_eq!(objects.unsettled(&nothing_wished).unknown, [key()]);
-        objects.read(key(), object("2", "a"), true);
-        assert!(objects.unsettled(&nothing_wished).observed.contains_key(&key()));
-        objects.settle(&key(), "2", 8);
-        assert_eq!(objects.bytes(), 0);
+        objects.store_fetched(config_map_key(), config_map("1", "a"), true);
+        assert_eq!(objects.objects_to_compare(&nothing_wished).without_content, [config_map_key()]);
+        objects.store_fetched(config_map_key(), config_map("2", "a"), true);
+        assert!(objects.objects_to_compare(&nothing_wished).observed.contains_key(&config_map_key()));
+        objects.mark_in_sync(&config_map_key(), "2", 8);
+        assert_eq!(objects.content_bytes(), 0);
         // What nobody here compares is not kept.
-        objects.read(key(), object("2", "a"), false);
-        assert_eq!(objects.bytes(), 0);
+        objects.store_fetched(config_map_key(), config_map("2", "a"), false);
+        assert_eq!(objects.content_bytes(), 0);
     }
 
     #[test]
-    fn a_status_that_changes_is_no_news_and_other_content_is() {
-        let mut objects = Objects::default();
-        objects.see(key(), object("1", "a"), true);
-        objects.settle(&key(), "1", 7);
-        assert!(!objects.see(key(), object("2", "a"), true));
-        assert!(objects.unsettled(&Wished::from([(key(), 7)])).settled.contains(&key()));
-        assert!(objects.see(key(), object("3", "b"), true));
-        assert!(objects.unsettled(&Wished::from([(key(), 7)])).observed.contains_key(&key()));
+    fn status_change_is_ignored_and_content_change_is_not() {
+        let mut objects = ObjectCache::default();
+        objects.observe(config_map_key(), config_map("1", "a"), true);
+        objects.mark_in_sync(&config_map_key(), "1", 7);
+        assert!(!objects.observe(config_map_key(), config_map("2", "a"), true));
+        assert!(objects.objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)])).in_sync.contains(&config_map_key()));
+        assert!(objects.observe(config_map_key(), config_map("3", "b"), true));
+        assert!(objects.objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)])).observed.contains_key(&config_map_key()));
     }
 
     #[test]
-    fn a_watch_that_lags_does_not_take_back_what_the_answer_to_a_write_told() {
-        let mut objects = Objects::default();
-        objects.see(key(), object("10", "new"), true);
-        assert!(!objects.see(key(), object("9", "old"), true));
-        let observed = objects.unsettled(&Wished::new()).observed.remove(&key()).unwrap();
+    fn older_watch_update_does_not_replace_write_response() {
+        let mut objects = ObjectCache::default();
+        objects.observe(config_map_key(), config_map("10", "new"), true);
+        assert!(!objects.observe(config_map_key(), config_map("9", "old"), true));
+        let observed = objects.objects_to_compare(&DesiredDigests::new()).observed.remove(&config_map_key()).unwrap();
         assert_eq!(observed.value["data"]["k"], "new");
         // What was found meanwhile counts for the version that was compared alone.
-        objects.see(key(), object("11", "newer"), true);
-        objects.settle(&key(), "10", 7);
-        assert!(objects.unsettled(&Wished::from([(key(), 7)])).settled.is_empty());
+        objects.observe(config_map_key(), config_map("11", "newer"), true);
+        objects.mark_in_sync(&config_map_key(), "10", 7);
+        assert!(objects.objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)])).in_sync.is_empty());
     }
 
     #[test]
-    fn what_nobody_compares_is_kept_as_a_digest_alone() {
-        let mut objects = Objects::default();
-        assert!(objects.see(key(), object("1", "a"), false));
-        assert!(!objects.see(key(), object("2", "a"), false));
-        assert_eq!((objects.bytes(), objects.uid(&key())), (0, Some("u")));
-        assert_eq!(objects.unsettled(&Wished::new()).unknown, [key()]);
-        objects.see(key(), object("3", "b"), true);
-        assert!(objects.bytes() > 0);
+    fn uncompared_objects_keep_only_a_digest() {
+        let mut objects = ObjectCache::default();
+        assert!(objects.observe(config_map_key(), config_map("1", "a"), false));
+        assert!(!objects.observe(config_map_key(), config_map("2", "a"), false));
+        assert_eq!((objects.content_bytes(), objects.uid(&config_map_key())), (0, Some("u")));
+        assert_eq!(objects.objects_to_compare(&DesiredDigests::new()).without_content, [config_map_key()]);
+        objects.observe(config_map_key(), config_map("3", "b"), true);
+        assert!(objects.content_bytes() > 0);
         // What was found to be so stays found, whoever compares.
-        objects.settle(&key(), "3", 7);
+        objects.mark_in_sync(&config_map_key(), "3", 7);
         objects.forget_content();
-        assert!(objects.unsettled(&Wished::from([(key(), 7)])).settled.contains(&key()));
+        assert!(objects.objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)])).in_sync.contains(&config_map_key()));
     }
 
     #[test]
-    fn a_new_object_of_the_same_name_is_another_one() {
-        let mut objects = Objects::default();
-        objects.see(key(), object("10", "a"), true);
-        objects.settle(&key(), "10", 7);
-        let mut other = object("9", "a");
+    fn recreated_object_replaces_the_old_one() {
+        let mut objects = ObjectCache::default();
+        objects.observe(config_map_key(), config_map("10", "a"), true);
+        objects.mark_in_sync(&config_map_key(), "10", 7);
+        let mut other = config_map("9", "a");
         other.metadata.uid = Some("v".to_owned());
-        assert!(objects.see(key(), other, true));
-        assert_eq!(objects.uid(&key()), Some("v"));
-        assert!(objects.forget(&key()) && !objects.forget(&key()));
+        assert!(objects.observe(config_map_key(), other, true));
+        assert_eq!(objects.uid(&config_map_key()), Some("v"));
+        assert!(objects.forget(&config_map_key()) && !objects.forget(&config_map_key()));
     }
 }

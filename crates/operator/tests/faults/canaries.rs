@@ -2,13 +2,13 @@
 //! mount, and the facts that they tell.
 
 use jiff::Timestamp;
-use lanyard_api::canary_facts::{HopFailure, LoadedCredential, ProbeFacts};
-use lanyard_api::{CanaryFacts, HostedControlPlane};
+use lanyard_api::canary_report::{HopFailure, LoadedCredential, CanaryProbeReport};
+use lanyard_api::{CanaryStatusReport, HostedControlPlane};
 use lanyard_vocabulary::{Component, Hop};
 use serde_json::{Value, json};
 
-use crate::server::Server;
-use crate::stage::{CLASSES, room, secret};
+use crate::management_api::FakeManagementApi;
+use crate::fixture::{SECRET_PROVIDER_CLASSES, control_plane_namespace, secret_name};
 
 const PODS: &str = "pods";
 const POD_STATUSES: &str = "secretproviderclasspodstatuses";
@@ -16,43 +16,43 @@ const POD_STATUSES: &str = "secretproviderclasspodstatuses";
 pub(crate) const TOO_MANY_REQUESTS: &str = "TooManyRequests";
 
 /// The canaries of a cluster run, which somebody else has made with their classes.
-pub(crate) fn release(server: &Server, number: usize) {
+pub(crate) fn put_classes_and_canaries(server: &FakeManagementApi, number: usize) {
     for component in Component::ALL {
-        let class = class_of(component);
-        server.put(CLASSES, json!({"metadata": {"name": class, "namespace": room(number)}}));
+        let class = class_name(component);
+        server.put_externally(SECRET_PROVIDER_CLASSES, json!({"metadata": {"name": class, "namespace": control_plane_namespace(number)}}));
     }
-    run(server, number);
+    put_canary_pods(server, number);
 }
 
 /// The canaries of a cluster run, and each has proven its identity.
-pub(crate) fn run(server: &Server, number: usize) {
+pub(crate) fn put_canary_pods(server: &FakeManagementApi, number: usize) {
     for component in Component::ALL {
-        server.put(PODS, pod(number, component));
-        for mounted in mounted_with(component) {
-            server.put(POD_STATUSES, pod_status(number, component, mounted));
+        server.put_externally(PODS, pod(number, component));
+        for mounted in components_mounted_with(component) {
+            server.put_externally(POD_STATUSES, pod_status(number, component, mounted));
         }
     }
 }
 
 /// The components whose identities ask Azure Resource Manager: that of the key asks a vault.
-pub(crate) fn of_arm() -> impl Iterator<Item = Component> {
+pub(crate) fn arm_components() -> impl Iterator<Item = Component> {
     Component::ALL.into_iter().filter(|component| *component != Component::Kms)
 }
 
 /// A canary tells that it is throttled since then, or is no more.
-pub(crate) fn tell(
-    server: &Server,
+pub(crate) fn set_throttled(
+    server: &FakeManagementApi,
     number: usize,
     component: Component,
     throttled: Option<Timestamp>,
 ) {
-    server.change((PODS, &room(number), &pod_name(component)), |pod| {
-        pod["metadata"]["annotations"][CanaryFacts::ANNOTATION] = facts(component, throttled);
+    server.change_externally((PODS, &control_plane_namespace(number), &pod_name(component)), |pod| {
+        pod["metadata"]["annotations"][CanaryStatusReport::REPORT_ANNOTATION] = canary_facts(component, throttled);
     });
 }
 
 /// As a canary tells them that has proven its identity.
-fn facts(component: Component, throttled: Option<Timestamp>) -> Value {
+fn canary_facts(component: Component, throttled: Option<Timestamp>) -> Value {
     let time = |text: &str| Some(text.parse().unwrap());
     let failure = |since| HopFailure {
         hop: Hop::Granted.name().to_owned(),
@@ -61,7 +61,7 @@ fn facts(component: Component, throttled: Option<Timestamp>) -> Value {
         hint: "wait".to_owned(),
         since,
     };
-    let probe = |name: &str, throttled: Option<Timestamp>| ProbeFacts {
+    let probe = |name: &str, throttled: Option<Timestamp>| CanaryProbeReport {
         name: name.to_owned(),
         good: true,
         reason: throttled.map_or("AsExpected", |_| TOO_MANY_REQUESTS).to_owned(),
@@ -69,8 +69,8 @@ fn facts(component: Component, throttled: Option<Timestamp>) -> Value {
         hint: String::new(),
         since: "2026-11-21T11:00:00Z".parse().unwrap(),
     };
-    let encryption = probe(ProbeFacts::ENCRYPTION, None);
-    let facts = CanaryFacts {
+    let encryption = probe(CanaryProbeReport::ENCRYPTION_PROBE, None);
+    let facts = CanaryStatusReport {
         component: component.name().to_owned(),
         last_good_hop: Some(Hop::Granted.name().to_owned()),
         failure: None,
@@ -85,7 +85,7 @@ fn facts(component: Component, throttled: Option<Timestamp>) -> Value {
         }),
         probes: match component {
             Component::ControlPlaneOperator => {
-                vec![encryption, probe(ProbeFacts::NETWORK, throttled)]
+                vec![encryption, probe(CanaryProbeReport::NETWORK_PROBE, throttled)]
             }
             Component::Kms => vec![encryption],
             _ => Vec::new(),
@@ -96,7 +96,7 @@ fn facts(component: Component, throttled: Option<Timestamp>) -> Value {
 
 fn pod(number: usize, component: Component) -> Value {
     let volume = |mounted: Component| {
-        let attributes = json!({"secretProviderClass": class_of(mounted)});
+        let attributes = json!({"secretProviderClass": class_name(mounted)});
         json!({"name": mounted.name(), "csi": {"driver": "secrets-store.csi.k8s.io",
             "readOnly": true, "volumeAttributes": attributes}})
     };
@@ -107,18 +107,18 @@ fn pod(number: usize, component: Component) -> Value {
         "kind": "Pod",
         "metadata": {
             "name": pod_name(component),
-            "namespace": room(number),
+            "namespace": control_plane_namespace(number),
             "labels": {
-                (HostedControlPlane::CONTROL_PLANE_LABEL): room(number),
-                (CanaryFacts::COMPONENT_LABEL): component.name(),
+                (HostedControlPlane::CONTROL_PLANE_LABEL): control_plane_namespace(number),
+                (CanaryStatusReport::COMPONENT_LABEL): component.name(),
                 "pod-template-hash": "5d9c7b",
             },
-            "annotations": {(CanaryFacts::ANNOTATION): facts(component, None)},
+            "annotations": {(CanaryStatusReport::REPORT_ANNOTATION): canary_facts(component, None)},
             "ownerReferences": [owner],
         },
         "spec": {
             "containers": [{"name": "canary", "image": "lanyard"}],
-            "volumes": mounted_with(component).map(volume).collect::<Vec<_>>(),
+            "volumes": components_mounted_with(component).map(volume).collect::<Vec<_>>(),
         },
         "status": {
             "phase": "Running",
@@ -132,19 +132,19 @@ fn pod(number: usize, component: Component) -> Value {
 }
 
 fn pod_status(number: usize, component: Component, mounted: Component) -> Value {
-    let (pod, class) = (pod_name(component), class_of(mounted));
-    let object = json!({"id": format!("secret/{}", secret(number, mounted)), "version": "v1"});
+    let (pod, class) = (pod_name(component), class_name(mounted));
+    let object = json!({"id": format!("secret/{}", secret_name(number, mounted)), "version": "v1"});
     json!({
         "apiVersion": "secrets-store.csi.x-k8s.io/v1",
         "kind": "SecretProviderClassPodStatus",
-        "metadata": {"name": format!("{pod}-{class}"), "namespace": room(number)},
+        "metadata": {"name": format!("{pod}-{class}"), "namespace": control_plane_namespace(number)},
         "status": {"mounted": true, "podName": pod, "secretProviderClassName": class,
             "targetPath": "/mnt", "objects": [object]},
     })
 }
 
 /// The components whose credentials are mounted where this one's canary runs.
-fn mounted_with(component: Component) -> impl Iterator<Item = Component> {
+fn components_mounted_with(component: Component) -> impl Iterator<Item = Component> {
     let deployment = component.consumers()[0].deployment;
     Component::ALL.into_iter().filter(move |mounted| {
         mounted.consumers().iter().any(|consumer| consumer.deployment == deployment)
@@ -155,6 +155,6 @@ fn pod_name(component: Component) -> String {
     format!("{}-5d9c7b-0", component.consumers()[0].deployment)
 }
 
-fn class_of(component: Component) -> &'static str {
-    component.facts().secret_provider_class
+fn class_name(component: Component) -> &'static str {
+    component.definition().secret_provider_class
 }

@@ -4,142 +4,142 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::path::Verb;
-use crate::server::{Instead, Server};
-use crate::stage::{MINUTE, SECOND, Stage, is, is_list_of_all, meddle, room, vault};
+use crate::request_path::RequestVerb;
+use crate::management_api::{InjectedResponse, FakeManagementApi};
+use crate::fixture::{MINUTE, SECOND, OperatorFixture, has_verb, is_full_list, change_vault_externally, control_plane_namespace, class_vault};
 
 const CLASS: &str = "managed-azure-disk-csi";
 /// The kinds that are watched.
-const KINDS: usize = 14;
+const WATCHED_KINDS: usize = 14;
 
 /// Something that somebody else does while the watches are broken is noticed in time.
-async fn notices(stage: &Stage, within: Duration) {
-    let good = vault(&stage.server, 0, CLASS);
-    meddle(&stage.server, 0, CLASS, "elsewhere");
-    let is_back = || vault(&stage.server, 0, CLASS) == good;
-    stage.until("it is set back", within, is_back).await;
+async fn assert_external_change_reverted(stage: &OperatorFixture, within: Duration) {
+    let good = class_vault(&stage.server, 0, CLASS);
+    change_vault_externally(&stage.server, 0, CLASS, "elsewhere");
+    let is_back = || class_vault(&stage.server, 0, CLASS) == good;
+    stage.advance_until("it is set back", within, is_back).await;
 }
 
 #[tokio::test]
-async fn watches_that_are_cut_go_on_where_they_were() {
-    for cut in [Server::cut, Server::break_off] {
-        let stage = Stage::settled(2).await;
-        assert_eq!(stage.server.watches(), KINDS);
+async fn cut_watches_resume_from_their_version() {
+    for cut in [FakeManagementApi::close_watches, FakeManagementApi::break_watches] {
+        let stage = OperatorFixture::start_converged(2).await;
+        assert_eq!(stage.server.open_watch_count(), WATCHED_KINDS);
         for _ in 0..3 {
             cut(&stage.server);
-            notices(&stage, 2 * SECOND).await;
+            assert_external_change_reverted(&stage, 2 * SECOND).await;
         }
-        assert_eq!(stage.server.count(is_list_of_all), 0, "nothing is listed anew");
-        let begun = stage.server.count(is(Verb::Watch));
-        assert!(begun <= 4 * KINDS, "{begun} watches were begun");
-        let written = stage.server.told(|it| it.verb.is_write());
+        assert_eq!(stage.server.count_requests(is_full_list), 0, "nothing is listed anew");
+        let begun = stage.server.count_requests(has_verb(RequestVerb::Watch));
+        assert!(begun <= 4 * WATCHED_KINDS, "{begun} watches were begun");
+        let written = stage.server.describe_requests(|it| it.verb.is_write());
         assert_eq!(written.len(), 3, "what was meddled with: {written:#?}");
     }
 }
 
 #[tokio::test]
-async fn a_version_that_is_too_old_is_listed_once_and_nothing_is_missed() {
-    let stage = Stage::settled(2).await;
+async fn expired_version_causes_one_list_and_misses_nothing() {
+    let stage = OperatorFixture::start_converged(2).await;
     // Nobody tells of it any more.
-    stage.server.fall_silent();
-    let good = vault(&stage.server, 0, CLASS);
-    meddle(&stage.server, 0, CLASS, "elsewhere");
-    stage.server.take("configmaps", &room(1), "azure-cloud-config");
+    stage.server.silence_watches();
+    let good = class_vault(&stage.server, 0, CLASS);
+    change_vault_externally(&stage.server, 0, CLASS, "elsewhere");
+    stage.server.delete_externally("configmaps", &control_plane_namespace(1), "azure-cloud-config");
     stage.server.compact();
-    stage.server.cut();
+    stage.server.close_watches();
     let is_back = || {
-        let map = stage.server.object("configmaps", &room(1), "azure-cloud-config");
-        vault(&stage.server, 0, CLASS) == good && map.is_some()
+        let map = stage.server.object("configmaps", &control_plane_namespace(1), "azure-cloud-config");
+        class_vault(&stage.server, 0, CLASS) == good && map.is_some()
     };
-    stage.until("both are set back", 5 * SECOND, is_back).await;
-    stage.pass(MINUTE).await;
-    assert_eq!(stage.server.count(is_list_of_all), KINDS, "each kind once");
-    assert_eq!(stage.server.watches(), KINDS);
+    stage.advance_until("both are set back", 5 * SECOND, is_back).await;
+    stage.advance(MINUTE).await;
+    assert_eq!(stage.server.count_requests(is_full_list), WATCHED_KINDS, "each kind once");
+    assert_eq!(stage.server.open_watch_count(), WATCHED_KINDS);
 }
 
 #[tokio::test]
-async fn an_api_that_always_says_gone_is_not_asked_for_lists_in_a_storm() {
+async fn permanent_gone_errors_do_not_cause_list_storm() {
     // As an event, and as the answer to the watch: as soon as it begins, so that nothing but the
     // client's own pauses keeps lists apart.
-    for instead in [Instead::Failed(410, "Expired"), Instead::refused(410, "Expired")] {
-        let stage = Stage::settled(1).await;
-        stage.server.rule(move |asked| (asked.verb == Verb::Watch).then(|| instead.clone()));
+    for instead in [InjectedResponse::WatchError(410, "Expired"), InjectedResponse::error_status(410, "Expired")] {
+        let stage = OperatorFixture::start_converged(1).await;
+        stage.server.inject(move |asked| (asked.verb == RequestVerb::Watch).then(|| instead.clone()));
         stage.server.fail_watches(410, "Expired");
-        stage.pass(MINUTE).await;
-        let lists = stage.server.count(is_list_of_all);
+        stage.advance(MINUTE).await;
+        let lists = stage.server.count_requests(is_full_list);
         // After 0.2, 0.4, 0.8 … 10 s, of which chance takes up to a half.
-        assert!(lists >= 6 * KINDS, "{lists} lists in a minute");
-        assert!(lists <= 18 * KINDS, "{lists} lists in a minute");
-        stage.server.behave();
-        notices(&stage, 11 * SECOND).await;
-        stage.pass(MINUTE).await;
-        assert_eq!(stage.server.watches(), KINDS);
+        assert!(lists >= 6 * WATCHED_KINDS, "{lists} lists in a minute");
+        assert!(lists <= 18 * WATCHED_KINDS, "{lists} lists in a minute");
+        stage.server.clear_injection();
+        assert_external_change_reverted(&stage, 11 * SECOND).await;
+        stage.advance(MINUTE).await;
+        assert_eq!(stage.server.open_watch_count(), WATCHED_KINDS);
     }
 }
 
 #[tokio::test]
-async fn an_error_in_the_stream_costs_no_list() {
-    let stage = Stage::settled(2).await;
+async fn watch_stream_error_causes_no_list() {
+    let stage = OperatorFixture::start_converged(2).await;
     for code in [500, 504, 429] {
         stage.server.fail_watches(code, "InternalError");
-        notices(&stage, 2 * SECOND).await;
+        assert_external_change_reverted(&stage, 2 * SECOND).await;
     }
-    stage.pass(10 * SECOND).await;
-    assert_eq!(stage.server.count(is_list_of_all), 0);
-    assert_eq!(stage.server.watches(), KINDS);
+    stage.advance(10 * SECOND).await;
+    assert_eq!(stage.server.count_requests(is_full_list), 0);
+    assert_eq!(stage.server.open_watch_count(), WATCHED_KINDS);
 }
 
 #[tokio::test]
-async fn a_watch_that_says_nothing_and_does_not_end_is_given_up_in_five_minutes() {
-    let stage = Stage::settled(2).await;
-    stage.server.fall_silent();
-    notices(&stage, 5 * MINUTE + SECOND).await;
-    assert_eq!(stage.server.count(is_list_of_all), 0);
-    stage.pass(MINUTE).await;
-    assert_eq!(stage.server.watches(), KINDS);
+async fn silent_watch_is_closed_after_five_minutes() {
+    let stage = OperatorFixture::start_converged(2).await;
+    stage.server.silence_watches();
+    assert_external_change_reverted(&stage, 5 * MINUTE + SECOND).await;
+    assert_eq!(stage.server.count_requests(is_full_list), 0);
+    stage.advance(MINUTE).await;
+    assert_eq!(stage.server.open_watch_count(), WATCHED_KINDS);
 }
 
 #[tokio::test]
-async fn watches_that_end_as_soon_as_they_begin_are_begun_ever_more_seldom() {
-    let stage = Stage::settled(1).await;
-    stage.server.rule(|asked| (asked.verb == Verb::Watch).then_some(Instead::Ended));
-    stage.server.cut();
-    stage.pass(10 * MINUTE).await;
-    let begun = stage.server.count(is(Verb::Watch));
+async fn watches_that_end_immediately_back_off() {
+    let stage = OperatorFixture::start_converged(1).await;
+    stage.server.inject(|asked| (asked.verb == RequestVerb::Watch).then_some(InjectedResponse::WatchEnd));
+    stage.server.close_watches();
+    stage.advance(10 * MINUTE).await;
+    let begun = stage.server.count_requests(has_verb(RequestVerb::Watch));
     // Every ten seconds, of which chance takes up to a half.
-    assert!(begun <= KINDS * 130, "{begun} watches in ten minutes");
-    assert_eq!(stage.server.count(is_list_of_all), 0);
-    stage.server.behave();
-    notices(&stage, 11 * SECOND).await;
+    assert!(begun <= WATCHED_KINDS * 130, "{begun} watches in ten minutes");
+    assert_eq!(stage.server.count_requests(is_full_list), 0);
+    stage.server.clear_injection();
+    assert_external_change_reverted(&stage, 11 * SECOND).await;
 }
 
 #[tokio::test]
-async fn bookmarks_keep_a_quiet_watch_from_growing_too_old() {
-    let stage = Stage::settled(1).await;
+async fn bookmarks_keep_quiet_watch_version_fresh() {
+    let stage = OperatorFixture::start_converged(1).await;
     // Somebody else is busy elsewhere, and what was is forgotten.
     for number in 0..50 {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"n": number},
             "metadata": {"name": "busy", "namespace": "elsewhere"}});
-        stage.server.put("configmaps", map);
+        stage.server.put_externally("configmaps", map);
     }
     stage.server.compact();
-    stage.server.bookmark();
-    stage.settle().await;
-    stage.server.cut();
-    notices(&stage, 2 * SECOND).await;
-    assert_eq!(stage.server.count(is_list_of_all), 0);
+    stage.server.send_bookmarks();
+    stage.run_until_idle().await;
+    stage.server.close_watches();
+    assert_external_change_reverted(&stage, 2 * SECOND).await;
+    assert_eq!(stage.server.count_requests(is_full_list), 0);
 }
 
 #[tokio::test]
-async fn an_api_that_is_away_for_long_is_asked_seldom_and_then_all_goes_on() {
-    let stage = Stage::settled(2).await;
-    stage.server.rule(|_| Some(Instead::refused(503, "ServiceUnavailable")));
-    stage.server.cut();
-    stage.pass(20 * MINUTE).await;
-    let asked = stage.server.count(|_| true);
-    assert!(asked <= KINDS * 20 * 13, "{asked} requests in twenty minutes");
-    stage.server.behave();
-    notices(&stage, 11 * SECOND).await;
-    stage.pass(MINUTE).await;
-    assert_eq!(stage.server.count(is_list_of_all), 0);
+async fn unavailable_api_is_polled_with_backoff_then_recovers() {
+    let stage = OperatorFixture::start_converged(2).await;
+    stage.server.inject(|_| Some(InjectedResponse::error_status(503, "ServiceUnavailable")));
+    stage.server.close_watches();
+    stage.advance(20 * MINUTE).await;
+    let asked = stage.server.count_requests(|_| true);
+    assert!(asked <= WATCHED_KINDS * 20 * 13, "{asked} requests in twenty minutes");
+    stage.server.clear_injection();
+    assert_external_change_reverted(&stage, 11 * SECOND).await;
+    stage.advance(MINUTE).await;
+    assert_eq!(stage.server.count_requests(is_full_list), 0);
 }

@@ -3,17 +3,17 @@ use lanyard_node::FileEntry;
 
 use super::*;
 
-fn create(place: &Path, chosen: Option<&Path>) -> RunDirectory {
+fn create_run(place: &Path, chosen: Option<&Path>) -> RunDirectory {
     RunDirectory::create(place, chosen, SystemClock::shared()).unwrap()
 }
 
-fn consumer() -> &'static Consumer {
+fn test_consumer() -> &'static Consumer {
     &Component::Disk.consumers()[0]
 }
 
 /// A published volume, and the path of its file.
-fn publish(run: &RunDirectory) -> (OpenVolume, PathBuf) {
-    let mut open = run.open_volume(consumer()).unwrap();
+fn publish_test_volume(run: &RunDirectory) -> (OpenVolume, PathBuf) {
+    let mut open = run.open_volume(test_consumer()).unwrap();
     let entry = FileEntry::new("secret".parse().unwrap(), b"planted", 0o600);
     open.volume.publish(&[entry]).unwrap();
     let file = open.volume.dir().join("secret");
@@ -22,45 +22,45 @@ fn publish(run: &RunDirectory) -> (OpenVolume, PathBuf) {
 }
 
 /// Ends a run as SIGKILL would: nothing is unmounted, and the lock is free.
-fn kill(mut run: RunDirectory) {
-    run.opened.lock().clear();
+fn abandon_run(mut run: RunDirectory) {
+    run.volume_paths.lock().clear();
     run.chosen = None;
     run.private.take().unwrap().abandon().unwrap();
 }
 
-fn names(directory: &Path) -> Vec<std::ffi::OsString> {
+fn file_names(directory: &Path) -> Vec<std::ffi::OsString> {
     fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }
 
 #[test]
-fn a_run_that_is_dropped_removes_published_volumes_whose_owner_is_gone() {
+fn dropping_a_run_removes_published_volumes() {
     let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for chosen in [None, Some(chosen.path())] {
-        let run = create(place.path(), chosen);
-        let (open, file) = publish(&run);
+        let run = create_run(place.path(), chosen);
+        let (open, file) = publish_test_volume(&run);
         drop(open);
         assert!(file.exists(), "a published volume outlives its owner");
         drop(run);
-        assert!(names(place.path()).is_empty());
-        assert!(chosen.is_none_or(|chosen| names(chosen).is_empty()));
+        assert!(file_names(place.path()).is_empty());
+        assert!(chosen.is_none_or(|chosen| file_names(chosen).is_empty()));
     }
 }
 
 #[test]
-fn the_next_run_removes_what_a_killed_one_left() {
+fn next_run_removes_volumes_of_a_killed_run() {
     let (place, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let chosen = outside.path().join("new").join("volumes");
     for chosen in [None, Some(chosen.as_path())] {
-        let run = create(place.path(), chosen);
-        let (open, file) = publish(&run);
+        let run = create_run(place.path(), chosen);
+        let (open, file) = publish_test_volume(&run);
         drop(open);
-        kill(run);
+        abandon_run(run);
         assert!(file.exists());
         RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
         assert!(!file.exists());
-        assert!(names(place.path()).is_empty() && names(outside.path()).is_empty());
-        assert!(Mount::find_below(place.path()).unwrap().is_empty());
-        assert!(Mount::find_below(outside.path()).unwrap().is_empty());
+        assert!(file_names(place.path()).is_empty() && file_names(outside.path()).is_empty());
+        assert!(TmpfsMount::find_below(place.path()).unwrap().is_empty());
+        assert!(TmpfsMount::find_below(outside.path()).unwrap().is_empty());
     }
 }
 
@@ -69,21 +69,21 @@ fn a_run_that_was_killed_while_it_created_its_directory_leaves_nothing() {
     let (place, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (above, chosen) = (outside.path().join("new"), outside.path().join("new").join("volumes"));
     for created in [outside.path(), &above, &chosen] {
-        let private = LockedDirectory::create_in(place.path(), PREFIX).unwrap();
-        symlink(&chosen, private.path().join(CHOSEN)).unwrap();
-        symlink(&above, private.path().join(CREATED)).unwrap();
+        let private = LockedDirectory::create_in(place.path(), DIRECTORY_PREFIX).unwrap();
+        symlink(&chosen, private.path().join(CHOSEN_LINK)).unwrap();
+        symlink(&above, private.path().join(CREATED_LINK)).unwrap();
         fs::create_dir_all(created).unwrap();
         private.abandon().unwrap();
         RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
-        assert!(names(place.path()).is_empty() && names(outside.path()).is_empty());
+        assert!(file_names(place.path()).is_empty() && file_names(outside.path()).is_empty());
     }
 }
 
 #[test]
 fn a_living_run_is_not_removed() {
     let place = tempfile::tempdir().unwrap();
-    let run = create(place.path(), None);
-    let (_open, file) = publish(&run);
+    let run = create_run(place.path(), None);
+    let (_open, file) = publish_test_volume(&run);
     RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
     assert!(file.exists());
 }
@@ -94,71 +94,71 @@ fn files_of_the_user_stay_in_a_chosen_directory() {
     let notes = chosen.path().join("notes");
     fs::write(&notes, "mine").unwrap();
     for is_killed in [false, true] {
-        let run = create(place.path(), Some(chosen.path()));
-        let (open, file) = publish(&run);
+        let run = create_run(place.path(), Some(chosen.path()));
+        let (open, file) = publish_test_volume(&run);
         drop(open);
         if is_killed {
-            kill(run);
+            abandon_run(run);
             RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
         } else {
             run.close().unwrap();
         }
         assert!(!file.exists());
-        assert_eq!(names(chosen.path()), ["notes"]);
+        assert_eq!(file_names(chosen.path()), ["notes"]);
     }
 }
 
 #[test]
 fn a_chosen_directory_is_used_by_one_run_at_a_time() {
     let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let first = create(place.path(), Some(chosen.path()));
+    let first = create_run(place.path(), Some(chosen.path()));
     let second =
         RunDirectory::create(place.path(), Some(chosen.path()), SystemClock::shared()).unwrap_err();
     assert!(matches!(&second, RunDirectoryError::InUse { .. }), "{second}");
     first.close().unwrap();
-    create(place.path(), Some(chosen.path())).close().unwrap();
+    create_run(place.path(), Some(chosen.path())).close().unwrap();
 }
 
 #[test]
 fn removing_a_killed_run_leaves_the_volumes_of_a_run_with_the_same_directory() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let chosen = tempfile::tempdir().unwrap();
-    let killed = create(first.path(), Some(chosen.path()));
-    let (open, left) = publish(&killed);
+    let killed = create_run(first.path(), Some(chosen.path()));
+    let (open, left) = publish_test_volume(&killed);
     drop(open);
-    kill(killed);
+    abandon_run(killed);
     // The second run does not find the private directory of the killed one.
-    let living = create(second.path(), Some(chosen.path()));
+    let living = create_run(second.path(), Some(chosen.path()));
     assert!(!left.exists(), "the next run in the directory removes the volumes");
-    let (_open, file) = publish(&living);
+    let (_open, file) = publish_test_volume(&living);
     RunDirectory::remove_abandoned(first.path(), &SystemClock::shared());
-    assert!(names(first.path()).is_empty());
+    assert!(file_names(first.path()).is_empty());
     assert!(file.exists());
     living.close().unwrap();
-    assert!(names(chosen.path()).is_empty());
+    assert!(file_names(chosen.path()).is_empty());
 }
 
 #[test]
 fn a_run_is_refused_where_volumes_of_a_killed_one_cannot_be_removed() {
     let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let run = create(place.path(), Some(chosen.path()));
-    let (open, file) = publish(&run);
-    let (is_mounted, volume) = (open.in_memory, file.parent().unwrap());
+    let run = create_run(place.path(), Some(chosen.path()));
+    let (open, file) = publish_test_volume(&run);
+    let (is_mounted, volume) = (open.is_tmpfs, file.parent().unwrap());
     drop(open);
-    kill(run);
+    abandon_run(run);
     if !is_mounted {
         return;
     }
-    mount(&["mount", "-t", "proc", "proc"], volume);
+    run_mount_command(&["mount", "-t", "proc", "proc"], volume);
     RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
     let create_again =
         || RunDirectory::create(place.path(), Some(chosen.path()), SystemClock::shared());
     let error = create_again().unwrap_err();
-    mount(&["umount"], volume);
-    assert!(matches!(&error, RunDirectoryError::LeftVolumes { .. }), "{error}");
+    run_mount_command(&["umount"], volume);
+    assert!(matches!(&error, RunDirectoryError::LeftoverVolumes { .. }), "{error}");
     assert!(file.exists());
     create_again().unwrap().close().unwrap();
-    assert!(names(chosen.path()).is_empty());
+    assert!(file_names(chosen.path()).is_empty());
 }
 
 #[test]
@@ -167,28 +167,28 @@ fn files_of_another_file_system_in_a_run_directory_stay() {
     let notes = other.path().join("notes");
     fs::write(&notes, "mine").unwrap();
     for is_killed in [false, true] {
-        let run = create(place.path(), None);
-        let (open, _file) = publish(&run);
-        let may_mount = open.in_memory;
+        let run = create_run(place.path(), None);
+        let (open, _file) = publish_test_volume(&run);
+        let may_mount = open.is_tmpfs;
         drop(open);
         if !may_mount {
             return;
         }
-        let bound = run.private().join("bound");
+        let bound = run.private_directory().join("bound");
         fs::create_dir(&bound).unwrap();
-        mount(&["mount", "--bind", other.path().to_str().unwrap()], &bound);
+        run_mount_command(&["mount", "--bind", other.path().to_str().unwrap()], &bound);
         if is_killed {
-            kill(run);
+            abandon_run(run);
         } else {
             let error = run.close().unwrap_err();
-            assert!(matches!(&error, CloseError::Mounted { mount } if *mount == bound), "{error}");
+            assert!(matches!(&error, CloseRunError::Mounted { mount } if *mount == bound), "{error}");
         }
         RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
         let (is_left, is_bound) = (notes.exists(), bound.join("notes").exists());
-        mount(&["umount"], &bound);
+        run_mount_command(&["umount"], &bound);
         assert!(is_left && is_bound);
         RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
-        assert!(names(place.path()).is_empty());
+        assert!(file_names(place.path()).is_empty());
     }
 }
 
@@ -196,45 +196,45 @@ fn files_of_another_file_system_in_a_run_directory_stay() {
 fn no_volume_is_opened_or_removed_behind_a_link() {
     let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let elsewhere = tempfile::tempdir().unwrap();
-    let deployment = chosen.path().join(consumer().deployment);
-    let run = create(place.path(), Some(chosen.path()));
+    let deployment = chosen.path().join(test_consumer().deployment);
+    let run = create_run(place.path(), Some(chosen.path()));
     symlink(elsewhere.path(), &deployment).unwrap();
-    let error = run.open_volume(consumer()).unwrap_err();
-    assert!(matches!(&error, PublishError::Mount(MountError::Call { .. })), "{error}");
-    assert!(names(elsewhere.path()).is_empty());
+    let error = run.open_volume(test_consumer()).unwrap_err();
+    assert!(matches!(&error, PublishError::Mount(TmpfsMountError::SystemCall { .. })), "{error}");
+    assert!(file_names(elsewhere.path()).is_empty());
 
-    let volume = elsewhere.path().join(consumer().volume);
+    let volume = elsewhere.path().join(test_consumer().volume);
     fs::create_dir(&volume).unwrap();
-    kill(run);
+    abandon_run(run);
     RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
     assert!(volume.exists());
-    assert!(names(place.path()).is_empty());
+    assert!(file_names(place.path()).is_empty());
 }
 
 /// Runs a command of mount(8) for `target`.
-fn mount(arguments: &[&str], target: &Path) {
+fn run_mount_command(arguments: &[&str], target: &Path) {
     let mut command = std::process::Command::new(arguments[0]);
     assert!(command.args(&arguments[1..]).arg(target).status().unwrap().success());
 }
 
 #[test]
-fn a_volume_that_cannot_be_removed_does_not_keep_others_from_being_removed() {
+fn volume_that_cannot_be_removed_does_not_block_other_removals() {
     let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let run = create(place.path(), Some(chosen.path()));
-    let (open, file) = publish(&run);
+    let run = create_run(place.path(), Some(chosen.path()));
+    let (open, file) = publish_test_volume(&run);
     // Where the process may not mount, no volume can be covered by another file system.
-    if !open.in_memory {
+    if !open.is_tmpfs {
         return;
     }
     drop(open);
     let foreign = chosen.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
-    mount(&["mount", "-t", "proc", "proc"], &foreign);
-    run.opened.lock().insert(0, foreign.clone());
+    run_mount_command(&["mount", "-t", "proc", "proc"], &foreign);
+    run.volume_paths.lock().insert(0, foreign.clone());
     let error = run.close().unwrap_err();
-    mount(&["umount"], &foreign);
+    run_mount_command(&["umount"], &foreign);
     assert!(!file.exists());
-    assert!(matches!(&error, CloseError::Volumes { volumes, .. } if *volumes == [foreign]));
+    assert!(matches!(&error, CloseRunError::Volumes { volumes, .. } if *volumes == [foreign]));
     RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
-    assert!(names(place.path()).is_empty(), "the next run removes what is left");
+    assert!(file_names(place.path()).is_empty(), "the next run removes what is left");
 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::session::{self, Session};
-use crate::exit::{CommandResult, Exit};
-use crate::output::{self, Format};
-use crate::settings::Environment;
+use super::session::{self, ServeSession};
+use crate::exit::{CommandResult, CommandExit};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
 
 /// Print the exports that send other people's clients to the running local Azure
 ///
@@ -18,20 +18,20 @@ pub(crate) struct Args {
     state: Option<PathBuf>,
     /// The form of the exports; `table` prints shell lines
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: Format,
+    output: CliOutputFormat,
 }
 
 /// Prints the exports.
-pub(crate) fn run(args: &Args, environment: &Environment) -> CommandResult {
-    let directory = session::directory(args.state.as_deref(), environment);
-    let exports = Session::load(&directory)?.exports();
-    output::print(&match args.output {
-        Format::Table => exports.shell(),
+pub(crate) fn run(args: &Args, environment: &ProcessEnvironment) -> CommandResult {
+    let directory = session::session_directory(args.state.as_deref(), environment);
+    let exports = ServeSession::load(&directory)?.exports();
+    output::print_stdout(&match args.output {
+        CliOutputFormat::Table => exports.to_shell(),
         format => {
-            let set: std::collections::BTreeMap<_, _> = exports.set().collect();
-            let variables = serde_json::json!({ "set": set, "unset": exports.unset() });
-            output::document(&variables, format)
+            let set: std::collections::BTreeMap<_, _> = exports.variables_to_set().collect();
+            let variables = serde_json::json!({ "set": set, "unset": exports.variables_to_unset() });
+            output::serialize_document(&variables, format)
         }
     })?;
-    Ok(Exit::Good)
+    Ok(CommandExit::Success)
 }

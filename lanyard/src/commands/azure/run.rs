@@ -8,12 +8,12 @@ use std::process::ExitStatus;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-use super::exports::{Exports, TrustFiles};
-use super::{ledger, world};
-use crate::exit::{CommandError, CommandResult, Exit};
+use super::shell_exports::{ShellExports, TrustFiles};
+use super::{request_log_table, start_azure};
+use crate::exit::{CommandError, CommandResult, CommandExit};
 use crate::output;
-use crate::settings::Environment;
-use crate::signals::{End, Signals};
+use crate::settings::ProcessEnvironment;
+use crate::signals::{TerminationSignal, TerminationSignals};
 
 /// Run a command inside a local Azure of its own, and print what it asked for
 ///
@@ -36,58 +36,58 @@ pub(crate) struct Args {
 }
 
 /// Runs the command.
-pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    let start = world::Start {
+    let start = start_azure::StartAzureOptions {
         file: args.file.as_deref(),
         state: args.state.as_deref(),
         listen,
         allow_remote: false,
         authority: None,
     };
-    let mut signals = Signals::listen()?;
-    let emulator = world::start(&start).await?;
+    let mut signals = TerminationSignals::listen()?;
+    let emulator = start_azure::start_local_azure(&start).await?;
     let scratch = tempfile::Builder::new().prefix("lanyard-azure-").tempdir().map_err(|error| {
-        CommandError::unavailable("cannot make a directory for the certificates").because(&error)
+        CommandError::unavailable("cannot make a directory for the certificates").with_cause(&error)
     })?;
     let files = TrustFiles::write(scratch.path(), emulator.ca_pem(), &environment)?;
-    let exports = Exports::new(emulator.address(), &files);
+    let exports = ShellExports::new(emulator.address(), &files);
     let (program, arguments) = args.command.split_first().ok_or_else(|| {
-        CommandError::invalid("no command to run").hint("lanyard azure run -- az account list")
+        CommandError::invalid_input("no command to run").with_hint("lanyard azure run -- az account list")
     })?;
     let mut command = Command::new(program);
-    command.args(arguments).envs(exports.set());
-    for variable in exports.unset() {
+    command.args(arguments).envs(exports.variables_to_set());
+    for variable in exports.variables_to_unset() {
         command.env_remove(variable);
     }
     let mut child = command.spawn().map_err(|error| {
-        CommandError::invalid(format!("cannot run `{}`", program.display()))
-            .because(&error)
-            .hint("check the name of the command and PATH")
+        CommandError::invalid_input(format!("cannot run `{}`", program.display()))
+            .with_cause(&error)
+            .with_hint("check the name of the command and PATH")
     })?;
-    let status = wait(&mut child, &mut signals).await.map_err(|error| {
-        CommandError::unavailable(format!("lost sight of `{}`", program.display())).because(&error)
+    let status = wait_for_child(&mut child, &mut signals).await.map_err(|error| {
+        CommandError::unavailable(format!("lost sight of `{}`", program.display())).with_cause(&error)
     })?;
 
     if !args.no_ledger {
-        output::note(&ledger::table(&emulator.ledger()));
+        output::print_stderr(&request_log_table::request_log_table(&emulator.request_log()));
     }
     emulator.shutdown().await;
-    Ok(Exit::Inner(code_of(status)))
+    Ok(CommandExit::ChildProcess(shell_exit_code(status)))
 }
 
 /// Waits for the child, which decides how to end. What a terminal sends reaches it as well, because
 /// it is in our group; what a supervisor sends to us alone is passed on.
-async fn wait(child: &mut Child, signals: &mut Signals) -> std::io::Result<ExitStatus> {
+async fn wait_for_child(child: &mut Child, signals: &mut TerminationSignals) -> std::io::Result<ExitStatus> {
     loop {
         let end = tokio::select! {
             status = child.wait() => return status,
-            end = signals.end() => end,
+            end = signals.wait() => end,
         };
         let signal = match end {
-            End::Interrupt | End::Quit => continue,
-            End::Terminate => Signal::TERM,
-            End::HangUp => Signal::HUP,
+            TerminationSignal::Interrupt | TerminationSignal::Quit => continue,
+            TerminationSignal::Terminate => Signal::TERM,
+            TerminationSignal::HangUp => Signal::HUP,
         };
         let process = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(process) = process {
@@ -97,7 +97,7 @@ async fn wait(child: &mut Child, signals: &mut Signals) -> std::io::Result<ExitS
 }
 
 /// The exit code as a shell reports it: 128 plus the signal for a killed command.
-fn code_of(status: ExitStatus) -> u8 {
+fn shell_exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code & 0xff).ok()).unwrap_or(u8::MAX)
 }
@@ -107,9 +107,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_killed_command_ends_as_a_shell_reports_it() {
-        assert_eq!(code_of(ExitStatus::from_raw(9)), 137);
-        assert_eq!(code_of(ExitStatus::from_raw(7 << 8)), 7);
-        assert_eq!(code_of(ExitStatus::from_raw(0)), 0);
+    fn exit_code_of_killed_command_is_128_plus_signal() {
+        assert_eq!(shell_exit_code(ExitStatus::from_raw(9)), 137);
+        assert_eq!(shell_exit_code(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(shell_exit_code(ExitStatus::from_raw(0)), 0);
     }
 }

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::session::{self, Session};
-use super::world::{self, AuthorityFiles};
-use crate::exit::{CommandResult, Exit};
-use crate::output::{self, Format};
-use crate::settings::Environment;
-use crate::signals::Signals;
+use super::session::{self, ServeSession};
+use super::start_azure::{self, CertificateAuthorityFiles};
+use crate::exit::{CommandResult, CommandExit};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+use crate::signals::TerminationSignals;
 
 /// Serve the local Azure until interrupted
 ///
@@ -37,39 +37,39 @@ pub(crate) struct Args {
     ca_key: Option<PathBuf>,
     /// The form of the address that is printed once the port answers
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: Format,
+    output: CliOutputFormat,
 }
 
 /// Serves until Ctrl-C or SIGTERM.
-pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let files = args.ca_cert.as_deref().zip(args.ca_key.as_deref());
-    let start = world::Start {
+    let start = start_azure::StartAzureOptions {
         file: args.file.as_deref(),
         state: args.state.as_deref(),
         listen: args.listen,
         allow_remote: args.allow_remote,
-        authority: files.map(|(certificate, key)| AuthorityFiles { certificate, key }),
+        authority: files.map(|(certificate, key)| CertificateAuthorityFiles { certificate, key }),
     };
-    let mut signals = Signals::listen()?;
-    let emulator = world::start(&start).await?;
-    let directory = session::directory(args.state.as_deref(), &environment);
+    let mut signals = TerminationSignals::listen()?;
+    let emulator = start_azure::start_local_azure(&start).await?;
+    let directory = session::session_directory(args.state.as_deref(), &environment);
     let session =
-        Session::publish(&directory, emulator.address(), emulator.ca_pem(), &environment)?;
-    let told = output::print(&match args.output {
-        Format::Table => introduction(&session, &args),
+        ServeSession::write_descriptor(&directory, emulator.address(), emulator.ca_pem(), &environment)?;
+    let told = output::print_stdout(&match args.output {
+        CliOutputFormat::Table => startup_message(&session, &args),
         // One line, so that a program can wait for it.
-        Format::Json => serde_json::to_string(&session).unwrap_or_default(),
-        Format::Yaml => output::document(&session, Format::Yaml),
+        CliOutputFormat::Json => serde_json::to_string(&session).unwrap_or_default(),
+        CliOutputFormat::Yaml => output::serialize_document(&session, CliOutputFormat::Yaml),
     });
     if told.is_ok() {
-        signals.end().await;
+        signals.wait().await;
     }
-    session.withdraw();
+    session.remove_descriptor();
     emulator.shutdown().await;
-    told.map(|()| Exit::Good)
+    told.map(|()| CommandExit::Success)
 }
 
-fn introduction(session: &Session, args: &Args) -> String {
+fn startup_message(session: &ServeSession, args: &Args) -> String {
     let state = args
         .state
         .as_ref()

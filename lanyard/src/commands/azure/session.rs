@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::exports::{Exports, TrustFiles, reachable, replace};
+use super::shell_exports::{ShellExports, TrustFiles, connectable_address, replace_file};
 use crate::exit::CommandError;
-use crate::settings::Environment;
+use crate::settings::ProcessEnvironment;
 
 /// A running local Azure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Session {
+pub(crate) struct ServeSession {
     /// The address of the proxy, of IMDS and of the control API.
     pub(crate) address: SocketAddr,
     /// The proxy as a URL.
@@ -30,28 +30,28 @@ pub(crate) struct Session {
     pub(crate) process: u32,
 }
 
-impl Session {
+impl ServeSession {
     /// Announces a local Azure in `directory`. One directory holds one: a second is refused.
-    pub(crate) fn publish(
+    pub(crate) fn write_descriptor(
         directory: &Path,
         address: SocketAddr,
         ca_pem: &str,
-        environment: &Environment,
+        environment: &ProcessEnvironment,
     ) -> Result<Self, CommandError> {
-        own(directory).map_err(|error| {
+        ensure_owned_directory(directory).map_err(|error| {
             CommandError::unavailable(format!("{} cannot be used", directory.display()))
-                .because(&error)
-                .hint("choose a directory of your own with --state")
+                .with_cause(&error)
+                .with_hint("choose a directory of your own with --state")
         })?;
         // The caller holds its port, so a descriptor with the same address is that of a process
         // that was killed.
-        let address = reachable(address);
+        let address = connectable_address(address);
         if let Ok(running) = Self::load(directory)
             && running.address != address
         {
             let message = format!("process {} serves a local Azure already", running.process);
             return Err(CommandError::unavailable(message)
-                .hint("end it, or give this one a directory of its own with --state"));
+                .with_hint("end it, or give this one a directory of its own with --state"));
         }
         let files = TrustFiles::write(directory, ca_pem, environment)?;
         let session = Self {
@@ -64,10 +64,10 @@ impl Session {
         };
         serde_json::to_vec_pretty(&session)
             .map_err(io::Error::other)
-            .and_then(|text| replace(&descriptor_path(directory), &text))
+            .and_then(|text| replace_file(&descriptor_path(directory), &text))
             .map_err(|error| {
                 CommandError::unavailable(format!("cannot write into {}", directory.display()))
-                    .because(&error)
+                    .with_cause(&error)
             })?;
         Ok(session)
     }
@@ -77,11 +77,11 @@ impl Session {
         let path = descriptor_path(directory);
         let none = |error: &dyn std::error::Error| {
             CommandError::unavailable(format!("no local Azure is running: {}", path.display()))
-                .because(error)
-                .hint("start one with `lanyard azure serve`, with the same --state if it has one")
+                .with_cause(error)
+                .with_hint("start one with `lanyard azure serve`, with the same --state if it has one")
         };
         // Whoever could write the descriptor could send our requests, tokens and all, to himself.
-        own(directory).map_err(|error| none(&error))?;
+        ensure_owned_directory(directory).map_err(|error| none(&error))?;
         let text = fs::read(&path).map_err(|error| none(&error))?;
         let session: Self = serde_json::from_slice(&text).map_err(|error| none(&error))?;
         // A descriptor outlives a killed process; a connection does not.
@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// Takes the announcement back; the certificates stay for clients that still run.
-    pub(crate) fn withdraw(&self) {
+    pub(crate) fn remove_descriptor(&self) {
         let Some(directory) = self.ca_file.parent() else { return };
         let path = descriptor_path(directory);
         let ours = fs::read(&path)
@@ -103,14 +103,14 @@ impl Session {
     }
 
     /// The variables for clients.
-    pub(crate) fn exports(&self) -> Exports {
+    pub(crate) fn exports(&self) -> ShellExports {
         let directory = self.ca_file.parent().unwrap_or(Path::new("."));
-        Exports::new(self.address, &TrustFiles::in_directory(directory))
+        ShellExports::new(self.address, &TrustFiles::in_directory(directory))
     }
 }
 
 /// The directory of the session: the state's, or one per user that the machine forgets.
-pub(crate) fn directory(state: Option<&Path>, environment: &Environment) -> PathBuf {
+pub(crate) fn session_directory(state: Option<&Path>, environment: &ProcessEnvironment) -> PathBuf {
     match (state, &environment.runtime_directory) {
         (Some(state), _) => state.to_owned(),
         (None, Some(runtime)) => runtime.join("lanyard-azure"),
@@ -123,7 +123,7 @@ pub(crate) fn directory(state: Option<&Path>, environment: &Environment) -> Path
 
 /// Makes the directory if it is not there, and refuses one that others can write: in a shared
 /// temporary directory its name can be guessed.
-fn own(directory: &Path) -> io::Result<()> {
+fn ensure_owned_directory(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let metadata = fs::symlink_metadata(directory)?;
     let refuse = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -149,36 +149,36 @@ mod tests {
 
     use super::*;
 
-    fn publish(directory: &Path, address: SocketAddr) -> Result<Session, CommandError> {
-        Session::publish(directory, address, "CA\n", &Environment::default())
+    fn write_test_descriptor(directory: &Path, address: SocketAddr) -> Result<ServeSession, CommandError> {
+        ServeSession::write_descriptor(directory, address, "CA\n", &ProcessEnvironment::default())
     }
 
     #[test]
-    fn a_session_is_found_while_its_port_answers_and_not_after() {
+    fn session_is_loaded_only_while_its_port_answers() {
         let directory = tempfile::tempdir().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let published = publish(directory.path(), address).unwrap();
-        assert_eq!(Session::load(directory.path()).unwrap(), published);
+        let published = write_test_descriptor(directory.path(), address).unwrap();
+        assert_eq!(ServeSession::load(directory.path()).unwrap(), published);
         drop(listener);
-        let error = Session::load(directory.path()).unwrap_err().to_string();
+        let error = ServeSession::load(directory.path()).unwrap_err().to_string();
         assert!(error.contains("no local Azure is running"), "{error}");
         assert!(error.contains("lanyard azure serve"), "{error}");
     }
 
     #[test]
-    fn a_second_session_in_one_directory_is_refused_and_harms_the_first_not() {
+    fn second_session_in_one_directory_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let first = publish(directory.path(), listener.local_addr().unwrap()).unwrap();
+        let first = write_test_descriptor(directory.path(), listener.local_addr().unwrap()).unwrap();
         let other = SocketAddr::from(([127, 0, 0, 1], 1));
-        let error = publish(directory.path(), other).unwrap_err().to_string();
+        let error = write_test_descriptor(directory.path(), other).unwrap_err().to_string();
         assert!(error.contains("already"), "{error}");
-        let stranger = Session { process: first.process + 1, ..first.clone() };
-        stranger.withdraw();
-        assert_eq!(Session::load(directory.path()).unwrap(), first);
-        first.withdraw();
-        assert!(Session::load(directory.path()).is_err());
+        let stranger = ServeSession { process: first.process + 1, ..first.clone() };
+        stranger.remove_descriptor();
+        assert_eq!(ServeSession::load(directory.path()).unwrap(), first);
+        first.remove_descriptor();
+        assert!(ServeSession::load(directory.path()).is_err());
     }
 
     #[test]
@@ -186,8 +186,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let killed = publish(directory.path(), address).unwrap();
-        assert_eq!(publish(directory.path(), address).unwrap(), killed);
+        let killed = write_test_descriptor(directory.path(), address).unwrap();
+        assert_eq!(write_test_descriptor(directory.path(), address).unwrap(), killed);
     }
 
     #[test]
@@ -197,9 +197,9 @@ mod tests {
         let open = parent.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(publish(&open, address).unwrap_err().to_string().contains("other users"));
+        assert!(write_test_descriptor(&open, address).unwrap_err().to_string().contains("other users"));
         let link = parent.path().join("link");
         symlink(parent.path(), &link).unwrap();
-        assert!(publish(&link, address).unwrap_err().to_string().contains("link"));
+        assert!(write_test_descriptor(&link, address).unwrap_err().to_string().contains("link"));
     }
 }

@@ -3,86 +3,86 @@
 use std::time::Duration;
 
 use lanyard_canary::{
-    CanarySettings, CredentialPlace, GrantedCall, KeyUrl, NetworkPlace, Patience, ProbeSettings,
+    CanarySettings, CredentialFileLocation, GrantedCall, KeyUrl, NetworkProbeTarget, FailureThreshold, ProbeSettings,
 };
-use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_vocabulary::cloud::CloudEndpoints;
 
-use super::{Args, PlaceArgs, ProbeArgs, ProbeName};
+use super::{Args, CredentialFileArgs, CanaryProbeArgs, CanaryProbeArg};
 use crate::exit::CommandError;
-use crate::settings::Environment;
+use crate::settings::ProcessEnvironment;
 
 /// The settings that the flags, and the environment variable that they name, give.
-pub(super) fn resolve(args: &Args) -> Result<CanarySettings, CommandError> {
+pub(super) fn resolve_settings(args: &Args) -> Result<CanarySettings, CommandError> {
     let Some(endpoints) = args.cloud.endpoints() else {
         let message = format!("--cloud: {} has no fixed endpoints", args.cloud);
-        return Err(CommandError::invalid(message).hint("give another cloud"));
+        return Err(CommandError::invalid_input(message).with_hint("give another cloud"));
     };
     let mut problems = Vec::new();
     let call = args.call.as_deref().and_then(|line| {
         let call = GrantedCall::parse(line, endpoints);
         call.map_err(|error| problems.push(format!("--call: {error}"))).ok()
     });
-    let probes = probes(&args.probes, endpoints, &mut problems);
+    let probes = probe_settings(&args.probes, endpoints, &mut problems);
     for (flag, duration) in [
         ("--interval", args.interval.0),
         ("--token-interval", args.token_interval.0),
         ("--probe-interval", args.probes.probe_interval.0),
     ] {
-        if duration < SHORTEST_INTERVAL {
-            problems.push(format!("{flag}: give {} s or more", SHORTEST_INTERVAL.as_secs()));
+        if duration < MIN_INTERVAL {
+            problems.push(format!("{flag}: give {} s or more", MIN_INTERVAL.as_secs()));
         }
     }
     if !problems.is_empty() {
         let hint = "see `lanyard canary --help`";
-        return Err(CommandError::invalid(problems.join("; ")).hint(hint));
+        return Err(CommandError::invalid_input(problems.join("; ")).with_hint(hint));
     }
     Ok(CanarySettings {
         component: args.component,
         endpoints,
-        place: place(&args.place),
+        credential_location: credential_place(&args.credential_source),
         call,
         probes,
         interval: args.interval.0,
         token_interval: args.token_interval.0,
         probe_interval: args.probes.probe_interval.0,
-        patience: Patience::HOPS,
+        failure_threshold: FailureThreshold::HOPS,
     })
 }
 
 /// No service is to be asked more often by something that only looks.
-const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Exactly one of them is given: clap sees to it.
-fn place(args: &PlaceArgs) -> CredentialPlace {
+fn credential_place(args: &CredentialFileArgs) -> CredentialFileLocation {
     if let Some(name) = &args.credential_file_from_env {
-        let value = Environment::variable(name);
-        return CredentialPlace::Variable { name: name.clone(), value };
+        let value = ProcessEnvironment::read_variable(name);
+        return CredentialFileLocation::Variable { name: name.clone(), value };
     }
     match &args.cloud_config {
-        Some(path) => CredentialPlace::CloudConfig(path.clone()),
-        None => CredentialPlace::File(args.credential_file.clone().unwrap_or_default()),
+        Some(path) => CredentialFileLocation::CloudConfig(path.clone()),
+        None => CredentialFileLocation::File(args.credential_file.clone().unwrap_or_default()),
     }
 }
 
-fn probes(
-    args: &ProbeArgs,
-    endpoints: &Endpoints,
+fn probe_settings(
+    args: &CanaryProbeArgs,
+    endpoints: &CloudEndpoints,
     problems: &mut Vec<String>,
 ) -> Vec<ProbeSettings> {
     let mut probes = Vec::new();
-    for name in [ProbeName::Network, ProbeName::Encryption] {
+    for name in [CanaryProbeArg::Network, CanaryProbeArg::Encryption] {
         if !args.probe.contains(&name) {
             continue;
         }
         probes.extend(match name {
-            ProbeName::Network => network(args, problems),
-            ProbeName::Encryption => encryption(args, endpoints, problems),
+            CanaryProbeArg::Network => network_probe(args, problems),
+            CanaryProbeArg::Encryption => encryption_probe(args, endpoints, problems),
         });
     }
     probes
 }
 
-fn network(args: &ProbeArgs, problems: &mut Vec<String>) -> Option<ProbeSettings> {
+fn network_probe(args: &CanaryProbeArgs, problems: &mut Vec<String>) -> Option<ProbeSettings> {
     let mut wanted = |flag: &str, id: &Option<_>| {
         if id.is_none() {
             problems.push(format!("--probe network: give {flag}"));
@@ -92,16 +92,16 @@ fn network(args: &ProbeArgs, problems: &mut Vec<String>) -> Option<ProbeSettings
     let vnet = wanted("--vnet-id", &args.vnet_id);
     let security_group = wanted("--security-group-id", &args.security_group_id);
     let resource_group = wanted("--resource-group-id", &args.resource_group_id);
-    Some(ProbeSettings::Network(NetworkPlace {
+    Some(ProbeSettings::Network(NetworkProbeTarget {
         vnet: vnet?,
         security_group: security_group?,
         resource_group: resource_group?,
     }))
 }
 
-fn encryption(
-    args: &ProbeArgs,
-    endpoints: &Endpoints,
+fn encryption_probe(
+    args: &CanaryProbeArgs,
+    endpoints: &CloudEndpoints,
     problems: &mut Vec<String>,
 ) -> Option<ProbeSettings> {
     let Some(text) = &args.key_url else {

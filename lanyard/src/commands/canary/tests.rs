@@ -1,63 +1,63 @@
 use clap::Parser;
-use lanyard_canary::{CanarySettings, CredentialPlace, ProbeSettings};
-use lanyard_desired::objects::{Mode, Owner, VolumeRefresh};
-use lanyard_desired::{Inputs, WorkloadTemplates, desired_objects};
+use lanyard_canary::{CanarySettings, CredentialFileLocation, ProbeSettings};
+use lanyard_desired::objects::{OperatorMode, ControlPlaneOwner, VolumeRefresh};
+use lanyard_desired::{DesiredObjectInputs, WorkloadTemplates, desired_objects};
 
 use super::*;
 
 #[derive(Debug, Parser)]
-struct Line {
+struct CanaryArgsParser {
     #[command(flatten)]
     args: Args,
 }
 
-fn parse(flags: &[&str]) -> Result<Args, clap::Error> {
+fn parse_args(flags: &[&str]) -> Result<Args, clap::Error> {
     let all = ["canary", "--component=disk"].iter().chain(flags);
-    Line::try_parse_from(all).map(|line| line.args)
+    CanaryArgsParser::try_parse_from(all).map(|line| line.args)
 }
 
-fn resolved(flags: &[&str]) -> Result<CanarySettings, CommandError> {
-    settings::resolve(&parse(flags).unwrap())
+fn resolve_flags(flags: &[&str]) -> Result<CanarySettings, CommandError> {
+    settings::resolve_settings(&parse_args(flags).unwrap())
 }
 
 const FILE: &str = "--credential-file=/mnt/certs/disk";
 
 #[test]
-fn the_file_is_found_in_one_way_exactly() {
-    let place = |flags: &[&str]| resolved(flags).unwrap().place;
-    assert_eq!(place(&[FILE]), CredentialPlace::File("/mnt/certs/disk".into()));
+fn exactly_one_credential_file_flag_is_required() {
+    let place = |flags: &[&str]| resolve_flags(flags).unwrap().credential_location;
+    assert_eq!(place(&[FILE]), CredentialFileLocation::File("/mnt/certs/disk".into()));
     let config = place(&["--cloud-config=/etc/cloud/cloud.conf"]);
-    assert_eq!(config, CredentialPlace::CloudConfig("/etc/cloud/cloud.conf".into()));
-    let CredentialPlace::Variable { name, value } =
+    assert_eq!(config, CredentialFileLocation::CloudConfig("/etc/cloud/cloud.conf".into()));
+    let CredentialFileLocation::Variable { name, value } =
         place(&["--credential-file-from-env=LANYARD_TEST_OF_A_VARIABLE_THAT_IS_NOT_SET"])
     else {
         panic!("it is a variable");
     };
     assert_eq!(name, "LANYARD_TEST_OF_A_VARIABLE_THAT_IS_NOT_SET");
     assert_eq!(value, None);
-    assert!(parse(&[]).is_err());
-    assert!(parse(&[FILE, "--cloud-config=/etc/cloud/cloud.conf"]).is_err());
+    assert!(parse_args(&[]).is_err());
+    assert!(parse_args(&[FILE, "--cloud-config=/etc/cloud/cloud.conf"]).is_err());
 }
 
 #[test]
-fn what_is_not_said_has_the_value_that_the_help_tells() {
-    let settings = resolved(&[FILE]).unwrap();
+fn omitted_flags_have_documented_defaults() {
+    let settings = resolve_flags(&[FILE]).unwrap();
     assert_eq!(settings.interval, Duration::from_mins(1));
     assert_eq!(settings.token_interval, Duration::from_mins(10));
     assert_eq!(settings.probe_interval, Duration::from_mins(10));
     assert!(settings.call.is_none() && settings.probes.is_empty());
-    let args = parse(&[FILE]).unwrap();
+    let args = parse_args(&[FILE]).unwrap();
     assert_eq!(args.metrics_addr.to_string(), ":8080");
 }
 
 #[test]
-fn both_probes_may_be_asked_for_together() {
+fn both_probes_can_be_enabled_together() {
     let group = "/subscriptions/s/resourceGroups/g";
     let vnet = format!("--vnet-id={group}/providers/Microsoft.Network/virtualNetworks/v");
     let security =
         format!("--security-group-id={group}/providers/Microsoft.Network/networkSecurityGroups/n");
     let group = format!("--resource-group-id={group}");
-    let settings = resolved(&[
+    let settings = resolve_flags(&[
         FILE,
         "--probe=network",
         &vnet,
@@ -78,8 +78,8 @@ fn both_probes_may_be_asked_for_together() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
-    let refused = resolved(&[
+fn all_flag_problems_are_reported_together() {
+    let refused = resolve_flags(&[
         FILE,
         "--call=DELETE https://management.azure.com/x?api-version=1",
         "--probe=network",
@@ -103,25 +103,25 @@ fn all_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
-fn the_call_belongs_to_the_cloud_that_is_named() {
+fn call_host_must_belong_to_the_selected_cloud() {
     let call = "--call=GET https://management.usgovcloudapi.net/x?api-version=1";
-    assert!(resolved(&[FILE, call]).is_err());
-    let settings = resolved(&[FILE, call, "--cloud=AzureUSGovernmentCloud"]).unwrap();
+    assert!(resolve_flags(&[FILE, call]).is_err());
+    let settings = resolve_flags(&[FILE, call, "--cloud=AzureUSGovernmentCloud"]).unwrap();
     let scope = settings.call.unwrap().scope().to_owned();
     assert_eq!(scope, "https://management.core.usgovcloudapi.net//.default");
-    let stack = resolved(&[FILE, "--cloud=AzureStackCloud"]).unwrap_err().to_string();
+    let stack = resolve_flags(&[FILE, "--cloud=AzureStackCloud"]).unwrap_err().to_string();
     assert!(stack.contains("AzureStackCloud has no fixed endpoints"), "{stack}");
 }
 
 #[test]
-fn what_the_operator_renders_for_canaries_is_understood_here() {
+fn canary_arguments_rendered_by_the_operator_parse() {
     let wire = include_str!("../../../../examples/hostedcluster.yaml");
     let wire = lanyard_api::HostedCluster::parse_yaml(wire).unwrap();
     let cluster = lanyard_desired::validate(&wire).unwrap().hosted_cluster;
-    let inputs = Inputs {
+    let inputs = DesiredObjectInputs {
         wire: &wire,
-        mode: Mode::All,
-        owner: Owner::Blank,
+        mode: OperatorMode::All,
+        owner: ControlPlaneOwner::WithoutUid,
         vault_reader: None,
         templates: &WorkloadTemplates::default(),
         refresh: VolumeRefresh::Polled,
@@ -139,10 +139,10 @@ fn what_the_operator_renders_for_canaries_is_understood_here() {
             }
             let line = std::iter::once("lanyard".to_owned()).chain(words);
             let cli = crate::cli::Cli::try_parse_from(line).unwrap();
-            let crate::cli::Command::Canary(args) = cli.command else {
+            let crate::cli::CliCommand::Canary(args) = cli.command else {
                 panic!("{:?} is no canary", object.key);
             };
-            let settings = settings::resolve(&args).unwrap();
+            let settings = settings::resolve_settings(&args).unwrap();
             assert!(settings.call.is_some(), "{}", args.component);
             seen.push((args.component, settings.probes.len()));
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
-use lanyard_azure::{ArmClient, Caller, Transport};
+use lanyard_azure::{ArmClient, AuthenticatedClient, AzureTransport};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::inspect::{Inspection, inspect};
 use lanyard_credential::{
@@ -17,10 +17,10 @@ use lanyard_vocabulary::{Cloud, causes};
 use serde::Serialize;
 use url::Url;
 
-use crate::commands::azure_way;
-use crate::exit::{CommandError, CommandResult, Exit};
-use crate::output::{self, Format};
-use crate::settings::Environment;
+use crate::commands::azure_transport;
+use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
 
 /// Say what is in a credential file, and whether it works
 ///
@@ -41,23 +41,23 @@ pub(crate) struct Args {
     offline: bool,
     /// The form of the findings
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: Format,
+    output: CliOutputFormat,
 }
 
 /// What the check came to.
 #[derive(Debug, Serialize)]
-struct Check {
+struct CredentialCheck {
     file: PathBuf,
     inspection: Inspection,
-    token: Step,
-    call: Step,
+    token: CredentialCheckStep,
+    call: CredentialCheckStep,
     ok: bool,
 }
 
 /// What became of a request.
 #[derive(Debug, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
-enum Step {
+enum CredentialCheckStep {
     /// It was granted.
     Good { detail: String },
     /// It was refused or got no answer.
@@ -67,75 +67,75 @@ enum Step {
 }
 
 /// Checks the file.
-pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let clock = SystemClock::shared();
     let bytes = std::fs::read(&args.file).map_err(|error| {
-        CommandError::invalid(format!("{} cannot be read", args.file.display()))
-            .because(&error)
-            .hint("give the path of the file in the mount, such as /mnt/certs/<secret name>")
+        CommandError::invalid_input(format!("{} cannot be read", args.file.display()))
+            .with_cause(&error)
+            .with_hint("give the path of the file in the mount, such as /mnt/certs/<secret name>")
     })?;
     let scope = match &args.call {
         None => None,
-        Some(url) => Some(Caller::scope_of(url).ok_or_else(|| {
-            CommandError::invalid(format!("--call: {} is no host of Azure", host(url)))
-                .hint("give a URL of Azure Resource Manager or of a vault")
+        Some(url) => Some(AuthenticatedClient::scope_of(url).ok_or_else(|| {
+            CommandError::invalid_input(format!("--call: {} is no host of Azure", url_host(url)))
+                .with_hint("give a URL of Azure Resource Manager or of a vault")
         })?),
     };
     let inspection = inspect(&bytes, clock.now());
     drop(bytes);
     let (token, call) = if args.offline {
-        (Step::NotTried { reason: "--offline" }, Step::NotTried { reason: "--offline" })
+        (CredentialCheckStep::NotTried { reason: "--offline" }, CredentialCheckStep::NotTried { reason: "--offline" })
     } else if inspection.is_usable() {
         let target = args.call.as_ref().zip(scope.as_deref());
-        ask(&args.file, target, &inspection, &environment, clock).await?
+        request_token_and_call(&args.file, target, &inspection, &environment, clock).await?
     } else {
         let reason = "the file cannot be used";
-        (Step::NotTried { reason }, Step::NotTried { reason })
+        (CredentialCheckStep::NotTried { reason }, CredentialCheckStep::NotTried { reason })
     };
-    let failed = |step: &Step| matches!(step, Step::Failed { .. });
+    let failed = |step: &CredentialCheckStep| matches!(step, CredentialCheckStep::Failed { .. });
     let ok = inspection.is_usable() && !failed(&token) && !failed(&call);
-    let check = Check { file: args.file, inspection, token, call, ok };
-    output::print(&match args.output {
-        Format::Table => text::render(&check),
-        format => output::document(&check, format),
+    let check = CredentialCheck { file: args.file, inspection, token, call, ok };
+    output::print_stdout(&match args.output {
+        CliOutputFormat::Table => text::render(&check),
+        format => output::serialize_document(&check, format),
     })?;
-    Ok(if check.ok { Exit::Good } else { Exit::Failed })
+    Ok(if check.ok { CommandExit::Success } else { CommandExit::Failed })
 }
 
-fn host(url: &Url) -> &str {
+fn url_host(url: &Url) -> &str {
     url.host_str().unwrap_or_default()
 }
 
 /// Asks Entra, and then the service that is to be called.
-async fn ask(
+async fn request_token_and_call(
     file: &Path,
     target: Option<(&Url, &str)>,
     inspection: &Inspection,
-    environment: &Environment,
+    environment: &ProcessEnvironment,
     clock: SharedClock,
-) -> Result<(Step, Step), CommandError> {
-    let transport = transport(environment, Arc::clone(&clock))?;
+) -> Result<(CredentialCheckStep, CredentialCheckStep), CommandError> {
+    let transport = build_transport(environment, Arc::clone(&clock))?;
     let mut token_options = TokenTransportOptions::default();
     token_options.clock = Arc::clone(&clock);
-    token_options.client.transport = Some(transport.unpaced());
+    token_options.client.transport = Some(transport.without_rate_limit());
     let mut options = ReloadingCertificateOptions::default();
     options.transport = TokenTransport::new(token_options);
     let credential = match ReloadingCertificateCredential::open(file, options).await {
         Ok(credential) => credential,
         Err(error) => {
             let next_step = error.hint();
-            let failed = Step::Failed { detail: causes(&error), next_step };
-            return Ok((failed, Step::NotTried { reason: "there is no token" }));
+            let failed = CredentialCheckStep::Failed { detail: format_error_chain(&error), next_step };
+            return Ok((failed, CredentialCheckStep::NotTried { reason: "there is no token" }));
         }
     };
     let scope = target.map_or_else(|| arm_scope(inspection), |(_, scope)| scope.to_owned());
     let token = token_step(&credential, &scope, &clock).await;
     let call = match (&token, target) {
-        (Step::Good { .. }, Some((url, _))) => {
-            call_step(&Caller::new(scope, credential, &transport), url).await
+        (CredentialCheckStep::Good { .. }, Some((url, _))) => {
+            call_step(&AuthenticatedClient::new(scope, credential, &transport), url).await
         }
-        (Step::Good { .. }, None) => Step::NotTried { reason: "no --call" },
-        _ => Step::NotTried { reason: "there is no token" },
+        (CredentialCheckStep::Good { .. }, None) => CredentialCheckStep::NotTried { reason: "no --call" },
+        _ => CredentialCheckStep::NotTried { reason: "there is no token" },
     };
     Ok((token, call))
 }
@@ -144,27 +144,27 @@ async fn token_step(
     credential: &ReloadingCertificateCredential,
     scope: &str,
     clock: &SharedClock,
-) -> Step {
+) -> CredentialCheckStep {
     match credential.get_token(&[scope], None).await {
         Ok(token) => {
             let seconds = token.expires_on.unix_timestamp() - clock.now().as_second();
             let minutes = seconds / 60;
-            Step::Good { detail: format!("for {scope}, valid for {minutes} more minutes") }
+            CredentialCheckStep::Good { detail: format!("for {scope}, valid for {minutes} more minutes") }
         }
         Err(error) => {
             let hint = TokenError::of(&error).and_then(TokenError::hint);
             let next_step = hint.unwrap_or_else(|| "see --log lanyard_credential=debug".to_owned());
-            Step::Failed { detail: causes(&error), next_step }
+            CredentialCheckStep::Failed { detail: format_error_chain(&error), next_step }
         }
     }
 }
 
-async fn call_step(caller: &Caller, url: &Url) -> Step {
+async fn call_step(caller: &AuthenticatedClient, url: &Url) -> CredentialCheckStep {
     match caller.fetch(url).await {
         Ok(reply) => {
-            Step::Good { detail: format!("GET {}{}: {}", host(url), url.path(), reply.status) }
+            CredentialCheckStep::Good { detail: format!("GET {}{}: {}", url_host(url), url.path(), reply.status) }
         }
-        Err(error) => Step::Failed { detail: causes(&error), next_step: error.hint().to_owned() },
+        Err(error) => CredentialCheckStep::Failed { detail: format_error_chain(&error), next_step: error.hint().to_owned() },
     }
 }
 
@@ -187,6 +187,6 @@ fn arm_scope(inspection: &Inspection) -> String {
     endpoints.map(ArmClient::scope).unwrap_or_default()
 }
 
-fn transport(environment: &Environment, clock: SharedClock) -> Result<Transport, CommandError> {
-    azure_way::transport(&azure_way::settings(environment)?, &clock)
+fn build_transport(environment: &ProcessEnvironment, clock: SharedClock) -> Result<AzureTransport, CommandError> {
+    azure_transport::build_transport(&azure_transport::transport_settings(environment)?, &clock)
 }

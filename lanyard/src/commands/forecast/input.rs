@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::exit::CommandError;
 
 /// The identities in a file, or of standard input.
-pub(super) fn load(path: &Path) -> Result<Vec<HostedClusterIdentities>, CommandError> {
+pub(super) fn load_file(path: &Path) -> Result<Vec<HostedClusterIdentities>, CommandError> {
     let (name, text) = if path == Path::new("-") {
         let mut text = String::new();
         ("standard input".to_owned(), std::io::stdin().read_to_string(&mut text).map(|_| text))
@@ -17,17 +17,17 @@ pub(super) fn load(path: &Path) -> Result<Vec<HostedClusterIdentities>, CommandE
         (path.display().to_string(), std::fs::read_to_string(path))
     };
     let text = text.map_err(|error| {
-        CommandError::invalid(format!("--input: {name} cannot be read")).because(&error).hint(HINT)
+        CommandError::invalid_input(format!("--input: {name} cannot be read")).with_cause(&error).with_hint(INPUT_HINT)
     })?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| {
-        CommandError::invalid(format!("--input: {name} is neither YAML nor JSON"))
-            .because(&error)
-            .hint(HINT)
+        CommandError::invalid_input(format!("--input: {name} is neither YAML nor JSON"))
+            .with_cause(&error)
+            .with_hint(INPUT_HINT)
     })?;
     parse(documents).map_err(|problems| {
         let problems = problems.join("\n");
         let message = format!("--input: {name} holds what cannot be used\n\n{problems}");
-        CommandError::invalid(message).hint(HINT)
+        CommandError::invalid_input(message).with_hint(INPUT_HINT)
     })
 }
 
@@ -44,8 +44,8 @@ fn parse(documents: Vec<Value>) -> Result<Vec<HostedClusterIdentities>, Vec<Stri
         if document.is_null() {
             continue;
         }
-        for (place, object) in objects(format!("document {place}"), document) {
-            match one(object) {
+        for (place, object) in expand_lists(format!("document {place}"), document) {
+            match parse_identities(object) {
                 Ok(identities) => found.push(identities),
                 Err(problem) => problems.push(format!("{place}: {problem}")),
             }
@@ -54,7 +54,7 @@ fn parse(documents: Vec<Value>) -> Result<Vec<HostedClusterIdentities>, Vec<Stri
     if problems.is_empty() { Ok(found) } else { Err(problems) }
 }
 
-fn objects(place: String, document: Value) -> Vec<(String, Value)> {
+fn expand_lists(place: String, document: Value) -> Vec<(String, Value)> {
     let is_list = kind_of(&document).is_some_and(|kind| kind.ends_with("List"));
     match document {
         Value::Object(mut list) if is_list => {
@@ -74,7 +74,7 @@ fn objects(place: String, document: Value) -> Vec<(String, Value)> {
     }
 }
 
-fn one(object: Value) -> Result<HostedClusterIdentities, String> {
+fn parse_identities(object: Value) -> Result<HostedClusterIdentities, String> {
     let expected = HostedClusterIdentities::KIND;
     match kind_of(&object) {
         Some(kind) if kind == expected => {}
@@ -88,48 +88,48 @@ fn kind_of(object: &Value) -> Option<&str> {
     object.get("kind").and_then(Value::as_str)
 }
 
-const HINT: &str = "give what `kubectl get hostedclusteridentities -A -o yaml` prints";
+const INPUT_HINT: &str = "give what `kubectl get hostedclusteridentities -A -o yaml` prints";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<String>, Vec<String>> {
+    fn read_names(text: &str) -> Result<Vec<String>, Vec<String>> {
         let found = parse(serde_saphyr::from_multiple(text).unwrap())?;
         Ok(found.into_iter().filter_map(|it| it.metadata.name).collect())
     }
 
-    const ONE: &str = "kind: HostedClusterIdentities\nmetadata: {name: one}\n";
+    const ONE_OBJECT: &str = "kind: HostedClusterIdentities\nmetadata: {name: one}\n";
 
     #[test]
     fn an_object_documents_and_lists_are_read_as_kubectl_prints_them() {
-        assert_eq!(read(ONE), Ok(vec!["one".to_owned()]));
-        assert_eq!(read(&format!("---\n{ONE}---\n{ONE}")).unwrap().len(), 2);
+        assert_eq!(read_names(ONE_OBJECT), Ok(vec!["one".to_owned()]));
+        assert_eq!(read_names(&format!("---\n{ONE_OBJECT}---\n{ONE_OBJECT}")).unwrap().len(), 2);
         let json = r#"{"kind": "HostedClusterIdentities", "metadata": {"name": "one"}}"#;
         for kind in ["List", "HostedClusterIdentitiesList"] {
             let list = format!(r#"{{"kind": "{kind}", "items": [{json}, {json}]}}"#);
-            assert_eq!(read(&list).unwrap().len(), 2, "{kind}");
+            assert_eq!(read_names(&list).unwrap().len(), 2, "{kind}");
         }
-        assert_eq!(read(&format!("[{json}]")).unwrap().len(), 1);
-        assert_eq!(read(r#"{"kind": "List", "items": []}"#), Ok(vec![]));
+        assert_eq!(read_names(&format!("[{json}]")).unwrap().len(), 1);
+        assert_eq!(read_names(r#"{"kind": "List", "items": []}"#), Ok(vec![]));
     }
 
     #[test]
-    fn an_input_without_a_document_is_no_list_of_none() {
+    fn empty_input_is_refused() {
         for text in ["", "\n", "---\n", "# nothing\n", "null\n---\n"] {
-            assert_eq!(read(text).unwrap_err(), ["there is nothing in it"], "{text:?}");
+            assert_eq!(read_names(text).unwrap_err(), ["there is nothing in it"], "{text:?}");
         }
     }
 
     #[test]
-    fn every_object_that_is_none_is_named_with_its_place() {
+    fn invalid_objects_are_reported_with_their_position() {
         let text = format!(
-            "{ONE}---\nkind: List\nitems:\n- kind: Pod\n- {{}}\n---\nkind: HostedClusterIdentities\nstatus: {{identities: 3}}\n"
+            "{ONE_OBJECT}---\nkind: List\nitems:\n- kind: Pod\n- {{}}\n---\nkind: HostedClusterIdentities\nstatus: {{identities: 3}}\n"
         );
-        let problems = read(&text).unwrap_err();
+        let problems = read_names(&text).unwrap_err();
         assert_eq!(problems.len(), 3, "{problems:?}");
         for list in ["{kind: List}", "{kind: List, items: null}", "{kind: List, items: {}}"] {
-            let problems = read(list).unwrap_err();
+            let problems = read_names(list).unwrap_err();
             assert!(problems[0].starts_with("document 1, items: there is no kind"), "{problems:?}");
         }
         assert_eq!(

@@ -5,35 +5,35 @@ use std::collections::BTreeMap;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use jiff::{SignedDuration, Timestamp};
-use lanyard_desired::forecast::{Entry, Moment, Verdict};
+use lanyard_desired::forecast::{TimelineEntry, RenewalMilestone, RenewalState};
 
 /// The moments that lie ahead, in their order; below what needs somebody, and the sum.
 ///
 /// Identities of one cluster that come to the same at the same minute share a line.
-pub(super) fn render(entries: &[Entry], now: Timestamp) -> String {
+pub(super) fn render(entries: &[TimelineEntry], now: Timestamp) -> String {
     let mut sections = Vec::new();
-    let moments = moments(entries, now);
+    let moments = upcoming_moments(entries, now);
     if !moments.is_empty() {
-        sections.push(timeline(&moments, now));
+        sections.push(timeline_table(&moments, now));
     }
-    let told = entries.iter().filter(|it| it.forecast.verdict.is_alarming() || it.is_unknown());
-    let told: Vec<_> = told.map(line).collect();
+    let told = entries.iter().filter(|it| it.forecast.verdict.requires_action() || it.is_unknown());
+    let told: Vec<_> = told.map(entry_line).collect();
     if !told.is_empty() {
         sections.push(told.join("\n"));
     }
-    sections.push(sum(entries, now));
+    sections.push(summary_line(entries, now));
     sections.join("\n\n")
 }
 
 /// When what happens in which cluster.
-type Happening<'a> = (Timestamp, Moment, &'a str, &'a str);
+type TimelineRowKey<'a> = (Timestamp, RenewalMilestone, &'a str, &'a str);
 
-fn moments(entries: &[Entry], now: Timestamp) -> BTreeMap<Happening<'_>, Vec<&str>> {
+fn upcoming_moments(entries: &[TimelineEntry], now: Timestamp) -> BTreeMap<TimelineRowKey<'_>, Vec<&str>> {
     let mut moments: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for entry in entries {
-        for (at, moment) in entry.forecast.moments() {
+        for (at, moment) in entry.forecast.milestones() {
             if at > now {
-                let happening = (minute(at), moment, &*entry.namespace, &*entry.cluster);
+                let happening = (truncate_to_minute(at), moment, &*entry.namespace, &*entry.cluster);
                 moments.entry(happening).or_default().push(&*entry.component);
             }
         }
@@ -41,14 +41,14 @@ fn moments(entries: &[Entry], now: Timestamp) -> BTreeMap<Happening<'_>, Vec<&st
     moments
 }
 
-fn timeline(moments: &BTreeMap<Happening<'_>, Vec<&str>>, now: Timestamp) -> String {
+fn timeline_table(moments: &BTreeMap<TimelineRowKey<'_>, Vec<&str>>, now: Timestamp) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header(["WHEN", "IN", "WHAT", "HOSTEDCLUSTER", "IDENTITIES"]);
     for ((at, moment, namespace, cluster), identities) in moments {
         table.add_row([
-            date(*at),
-            distance(at.duration_since(now)),
+            format_minute(*at),
+            time_until(at.duration_since(now)),
             moment.title().to_owned(),
             format!("{namespace}/{cluster}"),
             identities.join(", "),
@@ -61,33 +61,33 @@ fn timeline(moments: &BTreeMap<Happening<'_>, Vec<&str>>, now: Timestamp) -> Str
     lines.join("\n")
 }
 
-fn line(entry: &Entry) -> String {
-    let Entry { namespace, cluster, component, forecast, .. } = entry;
+fn entry_line(entry: &TimelineEntry) -> String {
+    let TimelineEntry { namespace, cluster, component, forecast, .. } = entry;
     let verdict = forecast.verdict;
-    format!("{verdict}: {namespace}/{cluster} {component}: {}", forecast.sentence())
+    format!("{verdict}: {namespace}/{cluster} {component}: {}", forecast.summary())
 }
 
-fn sum(entries: &[Entry], now: Timestamp) -> String {
-    let counts = Verdict::ALL.into_iter().rev().filter_map(|verdict| {
+fn summary_line(entries: &[TimelineEntry], now: Timestamp) -> String {
+    let counts = RenewalState::ALL.into_iter().rev().filter_map(|verdict| {
         let count = entries.iter().filter(|entry| entry.forecast.verdict == verdict).count();
         (count > 0).then(|| format!("{count} {verdict}"))
     });
     let counts: Vec<_> = counts.collect();
-    format!("{} identities at {}: {}", entries.len(), date(now), counts.join(", "))
+    format!("{} identities at {}: {}", entries.len(), format_minute(now), counts.join(", "))
 }
 
 /// The minute in which a moment lies.
-fn minute(at: Timestamp) -> Timestamp {
+fn truncate_to_minute(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second() - at.as_second().rem_euclid(60)).unwrap_or(at)
 }
 
 /// To the minute, in UTC.
-fn date(at: Timestamp) -> String {
+fn format_minute(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%MZ").to_string()
 }
 
 /// In the two largest units, as one tells the time until a date.
-fn distance(time: SignedDuration) -> String {
+fn time_until(time: SignedDuration) -> String {
     let minutes = time.as_mins().max(0);
     let (days, hours, minutes) = (minutes / 1_440, minutes / 60 % 24, minutes % 60);
     match (days, hours) {
@@ -101,7 +101,7 @@ fn distance(time: SignedDuration) -> String {
 #[cfg(test)]
 mod tests {
     use lanyard_api::HostedClusterIdentities;
-    use lanyard_desired::forecast::{Policy, timeline};
+    use lanyard_desired::forecast::{RenewalPolicy, renewal_timeline};
     use serde_json::json;
 
     use super::*;
@@ -126,18 +126,18 @@ mod tests {
     }
 
     #[test]
-    fn a_forecast_is_a_timeline_and_what_needs_somebody() {
+    fn forecast_table_shows_timeline_and_alarming_identities() {
         let now: Timestamp = "2026-02-01T12:34:56Z".parse().unwrap();
-        let entries = timeline(&clusters(), &Policy::default(), now);
+        let entries = renewal_timeline(&clusters(), &RenewalPolicy::default(), now);
         insta::assert_snapshot!(render(&entries, now));
     }
 
     #[test]
-    fn distances_are_told_in_their_two_largest_units() {
+    fn time_until_uses_two_largest_units() {
         for (minutes, expected) in
             [(0, "0m"), (59, "59m"), (60, "1h 0m"), (1_440, "1d"), (1_500, "1d 1h"), (-5, "0m")]
         {
-            assert_eq!(distance(SignedDuration::from_mins(minutes)), expected);
+            assert_eq!(time_until(SignedDuration::from_mins(minutes)), expected);
         }
     }
 }

@@ -4,7 +4,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use jiff::Timestamp;
 
-use super::Row;
+use super::IdentityRow;
 
 const HEADER: [&str; 8] = [
     "NAMESPACE",
@@ -18,7 +18,7 @@ const HEADER: [&str; 8] = [
 ];
 
 /// A row for each identity, and below what is to be said about those that are not ready.
-pub(super) fn render(rows: &[Row<'_>]) -> String {
+pub(super) fn render(rows: &[IdentityRow<'_>]) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header(HEADER);
@@ -33,42 +33,42 @@ pub(super) fn render(rows: &[Row<'_>]) -> String {
     let unwell = rows.iter().filter(|row| !row.identity.message.is_empty());
     for (index, row) in unwell.enumerate() {
         text.push_str(if index == 0 { "\n\n" } else { "\n" });
-        text.push_str(&told(row));
+        text.push_str(&message_line(row));
     }
     text
 }
 
-fn told(row: &Row<'_>) -> String {
-    let Row { namespace, hosted_cluster, identity } = row;
+fn message_line(row: &IdentityRow<'_>) -> String {
+    let IdentityRow { namespace, hosted_cluster, identity } = row;
     let since = identity.since.map(|since| format!(" since {since}")).unwrap_or_default();
     format!("{namespace}/{hosted_cluster} {}{since}: {}", identity.component, identity.message)
 }
 
-fn cells(row: &Row<'_>) -> [String; 8] {
+fn cells(row: &IdentityRow<'_>) -> [String; 8] {
     let identity = &row.identity;
     [
         row.namespace.to_owned(),
         row.hosted_cluster.to_owned(),
         identity.component.clone(),
         identity.ready.clone(),
-        identity.last_good_hop.clone().unwrap_or_else(unknown),
-        identity.loaded_version.as_deref().map_or_else(unknown, short),
-        identity.not_after.map_or_else(unknown, date),
+        identity.last_good_hop.clone().unwrap_or_else(placeholder),
+        identity.loaded_version.as_deref().map_or_else(placeholder, short_version),
+        identity.not_after.map_or_else(placeholder, format_minute),
         identity.reason.clone(),
     ]
 }
 
-fn unknown() -> String {
+fn placeholder() -> String {
     "-".to_owned()
 }
 
 /// Versions of vaults are 32 digits; people compare the first ones.
-fn short(version: &str) -> String {
+fn short_version(version: &str) -> String {
     version.chars().take(8).collect()
 }
 
 /// To the minute, in UTC.
-fn date(at: Timestamp) -> String {
+fn format_minute(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%MZ").to_string()
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_ready_is_explained_below_the_table() {
+    fn identities_that_are_not_ready_are_explained_below_the_table() {
         let good = IdentityStatus {
             component: "disk".to_owned(),
             ready: "True".to_owned(),
@@ -100,7 +100,7 @@ mod tests {
         };
         let row = |identity| {
             let identity = std::borrow::Cow::Borrowed(identity);
-            Row { namespace: "clusters", hosted_cluster: "harbour", identity }
+            IdentityRow { namespace: "clusters", hosted_cluster: "harbour", identity }
         };
         insta::assert_snapshot!(render(&[row(&good), row(&bad)]));
     }

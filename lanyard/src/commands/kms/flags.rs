@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use lanyard_kms::Layout;
+use lanyard_kms::CiphertextLayout;
 
 use crate::commands::go_bool::GoBool;
 use crate::commands::go_duration::GoDuration;
@@ -14,15 +14,15 @@ use crate::commands::go_duration::GoDuration;
 #[derive(Debug, clap::Args)]
 pub(super) struct KmsArgs {
     #[command(flatten)]
-    pub(super) key: KeyArgs,
+    pub(super) key: KmsKeyArgs,
     #[command(flatten)]
-    pub(super) socket: SocketArgs,
+    pub(super) socket: KmsSocketArgs,
     #[command(flatten)]
-    pub(super) pages: PageArgs,
+    pub(super) http: KmsHttpArgs,
     #[command(flatten)]
     pub(super) logs: KmsLogArgs,
     #[command(flatten)]
-    pub(super) without_meaning: WithoutMeaning,
+    pub(super) ignored: IgnoredKmsArgs,
     /// Print the version as JSON, and end
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub(super) version: GoBool,
@@ -30,7 +30,7 @@ pub(super) struct KmsArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Key")]
-pub(super) struct KeyArgs {
+pub(super) struct KmsKeyArgs {
     /// The vault, in the case in which it names its keys (required)
     #[arg(long, value_name = "NAME")]
     pub(super) keyvault_name: Option<String>,
@@ -48,30 +48,30 @@ pub(super) struct KeyArgs {
     pub(super) config_file_path: PathBuf,
     /// How new ciphertexts are laid out; both layouts are read
     #[arg(long, value_enum, default_value = "upstream", value_name = "LAYOUT")]
-    pub(super) ciphertext_layout: LayoutName,
+    pub(super) ciphertext_layout: CiphertextLayoutArg,
 }
 
 /// How new ciphertexts are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum LayoutName {
+pub(super) enum CiphertextLayoutArg {
     /// As Azure/kubernetes-kms, and the OpenShift fork up to release 4.18
     Upstream,
     /// As the OpenShift fork since release 4.19
     Openshift,
 }
 
-impl From<LayoutName> for Layout {
-    fn from(name: LayoutName) -> Self {
+impl From<CiphertextLayoutArg> for CiphertextLayout {
+    fn from(name: CiphertextLayoutArg) -> Self {
         match name {
-            LayoutName::Upstream => Self::Upstream,
-            LayoutName::Openshift => Self::OpenShift,
+            CiphertextLayoutArg::Upstream => Self::Upstream,
+            CiphertextLayoutArg::Openshift => Self::OpenShift,
         }
     }
 }
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Socket")]
-pub(super) struct SocketArgs {
+pub(super) struct KmsSocketArgs {
     /// The socket for the API server, which has to run as the same user
     #[arg(long, default_value = "unix:///opt/azurekms.socket", value_name = "unix://PATH")]
     pub(super) listen_addr: String,
@@ -82,7 +82,7 @@ pub(super) struct SocketArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Metrics and health")]
-pub(super) struct PageArgs {
+pub(super) struct KmsHttpArgs {
     /// Where /metrics is served: a port on every interface, `IP:PORT`, or `0` for nowhere
     #[arg(long, default_value = "8095", value_name = "ADDRESS")]
     pub(super) metrics_addr: String,
@@ -113,7 +113,7 @@ pub(super) struct KmsLogArgs {
 
 impl KmsLogArgs {
     /// The filter for a verbosity of the other plugins.
-    pub(super) const fn filter(&self) -> &'static str {
+    pub(super) const fn log_filter(&self) -> &'static str {
         match self.verbosity {
             0..=3 => "info",
             4..=5 => {
@@ -127,7 +127,7 @@ impl KmsLogArgs {
 /// Flags of the other plugins that mean nothing here, or only one thing.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Flags of the other plugins without a meaning here")]
-pub(super) struct WithoutMeaning {
+pub(super) struct IgnoredKmsArgs {
     /// See --config-file-path
     #[arg(long = "configFilePath", value_name = "FILE")]
     pub(super) deprecated_config_file_path: Option<String>,

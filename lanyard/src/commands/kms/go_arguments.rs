@@ -3,18 +3,18 @@
 use std::ffi::{OsStr, OsString};
 
 /// The command that takes them.
-const COMMAND: &str = "kms";
+const KMS_COMMAND: &str = "kms";
 
 /// The arguments of the process, with two dashes where the KMS plugin's have one: `-key-name=x`
 /// becomes `--key-name=x`. Arguments of other commands stay as they are, and so does everything
 /// after `--`.
-pub(crate) fn go_arguments(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub(crate) fn normalize_single_dash_flags(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut all: Vec<_> = arguments.collect();
-    let Some(command) = place_of_command(&all).filter(|at| all[*at] == COMMAND) else {
+    let Some(command) = command_index(&all).filter(|at| all[*at] == KMS_COMMAND) else {
         return all;
     };
     for argument in all.iter_mut().skip(command + 1).take_while(|it| *it != "--") {
-        if has_one_dash(argument) {
+        if is_single_dash_flag(argument) {
             let mut long = OsString::from("-");
             long.push(&*argument);
             *argument = long;
@@ -24,18 +24,18 @@ pub(crate) fn go_arguments(arguments: impl Iterator<Item = OsString>) -> Vec<OsS
 }
 
 /// Where the command stands: behind the flags of all commands, and behind their values.
-fn place_of_command(all: &[OsString]) -> Option<usize> {
+fn command_index(all: &[OsString]) -> Option<usize> {
     let is_flag = |it: &OsString| it.as_encoded_bytes().starts_with(b"-");
-    let is_value = |at: usize| WITH_VALUES.iter().any(|flag| all[at - 1] == *flag);
+    let is_value = |at: usize| GLOBAL_FLAGS_WITH_VALUES.iter().any(|flag| all[at - 1] == *flag);
     (1..all.len()).find(|at| !is_flag(&all[*at]) && !is_value(*at))
 }
 
 /// The flags of all commands that take the next argument for their value.
-const WITH_VALUES: [&str; 2] = ["--log", "--log-format"];
+const GLOBAL_FLAGS_WITH_VALUES: [&str; 2] = ["--log", "--log-format"];
 
 /// Whether it is a flag of more than one letter behind one dash. The value of a flag that begins so
 /// would be taken for one: Go reads it as the value, so it has to be written as `--flag=-value`.
-fn has_one_dash(argument: &OsStr) -> bool {
+fn is_single_dash_flag(argument: &OsStr) -> bool {
     let bytes = argument.as_encoded_bytes();
     let name = bytes.split(|byte| *byte == b'=').next().unwrap_or_default();
     name.len() > 2 && name[0] == b'-' && name[1].is_ascii_alphabetic()
@@ -45,14 +45,14 @@ fn has_one_dash(argument: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    fn rewritten(line: &str) -> String {
+    fn normalize_line(line: &str) -> String {
         let arguments = line.split(' ').map(OsString::from);
-        let all = go_arguments(arguments);
+        let all = normalize_single_dash_flags(arguments);
         all.iter().map(|it| it.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn one_dash_becomes_two_for_the_plugin_alone() {
+    fn only_kms_flags_get_a_second_dash() {
         let cases = [
             ("lanyard kms -key-name=k -v=1 -h", "lanyard kms --key-name=k -v=1 -h"),
             ("lanyard kms -key-name k --v 1", "lanyard kms --key-name k --v 1"),
@@ -66,7 +66,7 @@ mod tests {
             ("lanyard -V", "lanyard -V"),
         ];
         for (given, expected) in cases {
-            assert_eq!(rewritten(given), expected);
+            assert_eq!(normalize_line(given), expected);
         }
     }
 }

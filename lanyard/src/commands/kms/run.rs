@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azure_core::http::ClientOptions;
-use lanyard_azure::{BreakerPolicy, Rate, RetryPolicy, Transport, TransportSettings};
+use lanyard_azure::{CircuitBreakerPolicy, RequestRate, RetryPolicy, AzureTransport, AzureTransportSettings};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::{
     FederatedTokenSettings, ManagedIdentityTransport, TokenTransport, TokenTransportOptions,
 };
 use lanyard_kms::{
-    Configuration, Health, IdentityWays, KmsMetrics, KmsServer, PinnedKey, Plugin, PluginParts,
-    VaultKey,
+    KmsConfiguration, KmsHealthEndpoints, IdentitySources, KmsMetrics, KmsServer, PinnedKey, KmsPlugin, KmsPluginParts,
+    KeyVaultKeyClient,
 };
 use lanyard_telemetry::{
-    BuildInfo, ListenAddress, Listening, MetricsPage, ProcessMetrics, Readiness, metrics_routes,
+    BuildInfo, ListenAddress, BoundListener, MetricsPage, ProcessMetrics, Readiness, metrics_routes,
 };
 use lanyard_vocabulary::causes;
 use tokio::sync::watch;
@@ -24,25 +24,25 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::flags::KmsArgs;
 use super::settings::KmsSettings;
-use crate::commands::azure_way;
-use crate::exit::{CommandError, CommandResult, Exit};
+use crate::commands::azure_transport;
+use crate::exit::{CommandError, CommandResult, CommandExit};
 use crate::output;
-use crate::settings::Environment;
-use crate::signals::Signals;
+use crate::settings::ProcessEnvironment;
+use crate::signals::TerminationSignals;
 
 /// Serves until a supervisor asks for the end.
-pub(super) async fn run(args: KmsArgs, environment: Environment) -> CommandResult {
+pub(super) async fn run(args: KmsArgs, environment: ProcessEnvironment) -> CommandResult {
     if args.version.0 {
-        output::print(&version())?;
-        return Ok(Exit::Good);
+        output::print_stdout(&version_json())?;
+        return Ok(CommandExit::Success);
     }
     let settings = KmsSettings::resolve(&args)?;
-    let mut signals = Signals::listen()?;
-    tell_odd(&args);
+    let mut signals = TerminationSignals::listen()?;
+    warn_ignored_flags(&args);
     let clock = SystemClock::shared();
-    let pages = Pages::bind(&settings).await?;
+    let pages = KmsHttpEndpoints::bind(&settings).await?;
     let metrics = KmsMetrics::default();
-    let plugin = plugin(&args, &settings, environment, &metrics, &clock).await?;
+    let plugin = build_plugin(&args, &settings, environment, &metrics, &clock).await?;
     tracing::info!(
         key = plugin.key().url(),
         key_id = plugin.key().id(),
@@ -50,12 +50,12 @@ pub(super) async fn run(args: KmsArgs, environment: Environment) -> CommandResul
         "one version of one key"
     );
     let readiness = Readiness::default();
-    let gate = readiness.gate("socket", "not there yet");
-    let health = Health {
+    let gate = readiness.add_gate("socket", "not there yet");
+    let health = KmsHealthEndpoints {
         socket: settings.socket.clone(),
         readiness,
         key_id: plugin.key().id().to_owned(),
-        limit: args.pages.healthz_timeout.0,
+        timeout: args.http.healthz_timeout.0,
         clock: Arc::clone(&clock),
     };
     let server = KmsServer {
@@ -66,20 +66,20 @@ pub(super) async fn run(args: KmsArgs, environment: Environment) -> CommandResul
         clock: Arc::clone(&clock),
     };
     let asked = async {
-        let asked = signals.end().await;
+        let asked = signals.wait().await;
         tracing::info!(?asked, "ending");
     };
-    serve(server, pages, (health, &args.pages.healthz_path), &metrics, asked).await
+    serve_until_stopped(server, pages, (health, &args.http.healthz_path), &metrics, asked).await
 }
 
 /// As the other plugins print it.
-fn version() -> String {
+fn version_json() -> String {
     let version = env!("CARGO_PKG_VERSION");
     serde_json::json!({ "BuildVersion": version, "GitCommit": "", "BuildDate": "" }).to_string()
 }
 
-fn tell_odd(args: &KmsArgs) {
-    let others = &args.without_meaning;
+fn warn_ignored_flags(args: &KmsArgs) {
+    let others = &args.ignored;
     let given = [
         ("--configFilePath", others.deprecated_config_file_path.is_some()),
         ("--proxy-address", others.proxy_address.is_some()),
@@ -90,32 +90,32 @@ fn tell_odd(args: &KmsArgs) {
     }
 }
 
-async fn plugin(
+async fn build_plugin(
     args: &KmsArgs,
     settings: &KmsSettings,
-    environment: Environment,
+    environment: ProcessEnvironment,
     metrics: &KmsMetrics,
     clock: &SharedClock,
-) -> Result<Plugin, CommandError> {
-    let configuration = configuration(&args.key.config_file_path)?;
+) -> Result<KmsPlugin, CommandError> {
+    let configuration = load_configuration(&args.key.config_file_path)?;
     let key = PinnedKey::new(
         configuration.endpoints,
-        settings.kind,
+        settings.vault_kind,
         settings.vault.clone(),
         settings.key.clone(),
         settings.version.clone(),
     );
-    let transport = transport(&environment, clock)?;
-    let ways = ways(&transport, environment, clock)?;
-    let credential = lanyard_kms::credential(configuration, ways).await.map_err(|error| {
-        let told = CommandError::invalid(causes(&error));
+    let transport = kms_transport(&environment, clock)?;
+    let ways = identity_transports(&transport, environment, clock)?;
+    let credential = lanyard_kms::build_credential(configuration, ways).await.map_err(|error| {
+        let told = CommandError::invalid_input(format_error_chain(&error));
         match error.hint() {
-            Some(hint) => told.hint(hint),
+            Some(hint) => told.with_hint(hint),
             None => told,
         }
     })?;
-    let vault = VaultKey::new(&key, credential, &transport);
-    Ok(Plugin::new(PluginParts {
+    let vault = KeyVaultKeyClient::new(&key, credential, &transport);
+    Ok(KmsPlugin::new(KmsPluginParts {
         key,
         layout: args.key.ciphertext_layout.into(),
         vault: Arc::new(vault),
@@ -124,41 +124,41 @@ async fn plugin(
     }))
 }
 
-fn configuration(path: &Path) -> Result<Configuration, CommandError> {
+fn load_configuration(path: &Path) -> Result<KmsConfiguration, CommandError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         CommandError::unavailable(format!("cannot read {}", path.display()))
-            .because(&error)
-            .hint("--config-file-path names the cloud provider's configuration")
+            .with_cause(&error)
+            .with_hint("--config-file-path names the cloud provider's configuration")
     })?;
-    Configuration::parse(&text).map_err(|error| {
-        CommandError::invalid(path.display().to_string()).because(&error).hint(error.hint())
+    KmsConfiguration::parse(&text).map_err(|error| {
+        CommandError::invalid_input(path.display().to_string()).with_cause(&error).with_hint(error.hint())
     })
 }
 
 /// The plugin repeats requests itself: it knows how long the API server waits. For the same reason a
 /// request waits its turn for a moment only, and a vault that fails is looked at again soon.
-fn transport(environment: &Environment, clock: &SharedClock) -> Result<Transport, CommandError> {
+fn kms_transport(environment: &ProcessEnvironment, clock: &SharedClock) -> Result<AzureTransport, CommandError> {
     let retry = RetryPolicy { retries: 0, cap: Duration::from_secs(1), ..RetryPolicy::default() };
-    let breaker = BreakerPolicy {
-        first_pause: Duration::from_secs(1),
-        longest_pause: Duration::from_secs(8),
-        ..BreakerPolicy::default()
+    let breaker = CircuitBreakerPolicy {
+        initial_pause: Duration::from_secs(1),
+        max_pause: Duration::from_secs(8),
+        ..CircuitBreakerPolicy::default()
     };
     let breaker = Some(breaker);
     let settings =
-        TransportSettings { rate: RATE, retry, breaker, ..azure_way::settings(environment)? };
-    azure_way::transport(&settings, clock)
+        AzureTransportSettings { rate: VAULT_RATE, retry, breaker, ..azure_transport::transport_settings(environment)? };
+    azure_transport::build_transport(&settings, clock)
 }
 
 /// The plugin has its vault almost to itself, which takes 400 operations in a second; an API server that
 /// starts with many seeds to read asks for all of them at once.
-const RATE: Rate = Rate { per_second: 200, burst: 512 };
+const VAULT_RATE: RequestRate = RequestRate { per_second: 200, burst: 512 };
 
-fn ways(
-    transport: &Transport,
-    environment: Environment,
+fn identity_transports(
+    transport: &AzureTransport,
+    environment: ProcessEnvironment,
     clock: &SharedClock,
-) -> Result<IdentityWays, CommandError> {
+) -> Result<IdentitySources, CommandError> {
     let options = || {
         let mut options = TokenTransportOptions::default();
         options.clock = Arc::clone(clock);
@@ -166,16 +166,16 @@ fn ways(
     };
     let mut entra = options();
     entra.client =
-        ClientOptions { transport: Some(transport.unpaced()), ..ClientOptions::default() };
+        ClientOptions { transport: Some(transport.without_rate_limit()), ..ClientOptions::default() };
     let managed_identity = ManagedIdentityTransport::new(options())
-        .map_err(|error| CommandError::unavailable(causes(&error)))?;
+        .map_err(|error| CommandError::unavailable(format_error_chain(&error)))?;
     let mut workload = FederatedTokenSettings::default();
     workload.client_id = environment.azure_client_id;
     workload.tenant_id = environment.azure_tenant_id;
     workload.token_file = environment.azure_federated_token_file;
     workload.authority_host = environment.azure_authority_host;
     let managed_identity_host = environment.managed_identity_host;
-    Ok(IdentityWays {
+    Ok(IdentitySources {
         entra: TokenTransport::new(entra),
         managed_identity,
         managed_identity_host,
@@ -184,21 +184,21 @@ fn ways(
 }
 
 /// The pages for monitoring systems and for probes.
-struct Pages {
-    metrics: Option<Listening>,
-    health: Option<Listening>,
+struct KmsHttpEndpoints {
+    metrics: Option<BoundListener>,
+    health: Option<BoundListener>,
 }
 
-impl Pages {
+impl KmsHttpEndpoints {
     async fn bind(settings: &KmsSettings) -> Result<Self, CommandError> {
         let listen = async |address: ListenAddress| {
-            Listening::bind(address)
+            BoundListener::bind(address)
                 .await
-                .map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))
+                .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))
         };
         Ok(Self {
-            metrics: listen(settings.metrics).await?,
-            health: listen(settings.health).await?,
+            metrics: listen(settings.metrics_address).await?,
+            health: listen(settings.health_address).await?,
         })
     }
 }
@@ -206,10 +206,10 @@ impl Pages {
 /// Serves socket and pages until the end is asked for. Without one of them the process would look
 /// alive and do half its work, so it ends. The end is the socket's: a page that somebody is slow to
 /// ask for or to read holds it up no longer than [`PAGES_REST`].
-async fn serve(
+async fn serve_until_stopped(
     server: KmsServer,
-    pages: Pages,
-    (health, health_path): (Health, &str),
+    pages: KmsHttpEndpoints,
+    (health, health_path): (KmsHealthEndpoints, &str),
     metrics: &KmsMetrics,
     asked: impl Future<Output = ()>,
 ) -> CommandResult {
@@ -219,8 +219,8 @@ async fn serve(
         async move { drop(end.wait_for(|ended| *ended).await) }
     };
     let clock = Arc::clone(&server.clock);
-    let rest = PAGES_REST.min(server.drain);
-    let (mut socket, mut served) = (Parts::new(), Parts::new());
+    let rest = HTTP_SHUTDOWN_TIMEOUT.min(server.drain);
+    let (mut socket, mut served) = (KmsTasks::new(), KmsTasks::new());
     let pages = [
         ("the metrics page", pages.metrics, metrics_routes(metrics_page(metrics))),
         ("the health pages", pages.health, health.routes(health_path)),
@@ -229,17 +229,17 @@ async fn serve(
         let Some(listening) = listening else { continue };
         tracing::info!(address = %listening.address(), "serving {part}");
         let serving = listening.serve(routes, Arc::clone(&clock), ended());
-        let broken = move |error| CommandError::unavailable(part).because(&error);
+        let broken = move |error| CommandError::unavailable(part).with_cause(&error);
         served.spawn(async move { serving.await.map_err(broken) });
     }
     let serving = server.run(ended());
     socket.spawn(async move {
         let ended = serving.await;
-        ended.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))
+        ended.map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))
     });
     let early = |part| {
         let early = || CommandError::unavailable("a part of the process ended by itself");
-        judged(part).and_then(|()| Err(early()))
+        task_result(part).and_then(|()| Err(early()))
     };
     let first = tokio::select! {
         () = asked => Ok(()),
@@ -247,36 +247,36 @@ async fn serve(
         Some(part) = served.join_next() => early(part),
     };
     end.send_replace(true);
-    let outcome = first.and(joined(&mut socket).await);
+    let outcome = first.and(join_all_tasks(&mut socket).await);
     let pages = tokio::select! {
         biased;
-        ended = joined(&mut served) => ended,
+        ended = join_all_tasks(&mut served) => ended,
         () = clock.sleep(rest) => {
             tracing::info!(waited = ?rest, "connections to the pages are broken off");
             Ok(())
         }
     };
-    outcome.and(pages).map(|()| Exit::Good)
+    outcome.and(pages).map(|()| CommandExit::Success)
 }
 
 /// How long connections to the pages may last when the socket is gone.
-const PAGES_REST: Duration = Duration::from_secs(1);
+const HTTP_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A part of the process, until it ends.
-type Parts = JoinSet<Result<(), CommandError>>;
+type KmsTasks = JoinSet<Result<(), CommandError>>;
 
 /// The outcome of all parts, when all have ended.
-async fn joined(parts: &mut Parts) -> Result<(), CommandError> {
+async fn join_all_tasks(parts: &mut KmsTasks) -> Result<(), CommandError> {
     let mut outcome = Ok(());
     while let Some(part) = parts.join_next().await {
-        outcome = outcome.and(judged(part));
+        outcome = outcome.and(task_result(part));
     }
     outcome
 }
 
-fn judged(part: Result<Result<(), CommandError>, JoinError>) -> Result<(), CommandError> {
+fn task_result(part: Result<Result<(), CommandError>, JoinError>) -> Result<(), CommandError> {
     part.unwrap_or_else(|error| {
-        Err(CommandError::unavailable("a part of the process broke off").because(&error))
+        Err(CommandError::unavailable("a part of the process broke off").with_cause(&error))
     })
 }
 

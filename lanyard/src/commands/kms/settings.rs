@@ -8,57 +8,57 @@ use lanyard_kms::{LIVE_PATH, VaultKind};
 use lanyard_telemetry::ListenAddress;
 use lanyard_vocabulary::{KeyVersion, ParseIdentifierError, SecretName, VaultName};
 
-use super::flags::{KeyArgs, KmsArgs, PageArgs, WithoutMeaning};
+use super::flags::{KmsKeyArgs, KmsArgs, KmsHttpArgs, IgnoredKmsArgs};
 use crate::exit::CommandError;
 
 /// What the flags come to.
 #[derive(Debug)]
 pub(super) struct KmsSettings {
-    pub(super) kind: VaultKind,
+    pub(super) vault_kind: VaultKind,
     pub(super) vault: VaultName,
     pub(super) key: SecretName,
     pub(super) version: KeyVersion,
     pub(super) socket: PathBuf,
-    pub(super) metrics: ListenAddress,
-    pub(super) health: ListenAddress,
+    pub(super) metrics_address: ListenAddress,
+    pub(super) health_address: ListenAddress,
 }
 
 impl KmsSettings {
     /// The settings of these flags.
     pub(super) fn resolve(args: &KmsArgs) -> Result<Self, CommandError> {
         let mut problems = Vec::new();
-        let KeyArgs { keyvault_name, key_name, key_version, managed_hsm, .. } = &args.key;
-        let vault = name("--keyvault-name", keyvault_name.as_deref(), &mut problems);
-        let key = name("--key-name", key_name.as_deref(), &mut problems);
-        let version = name("--key-version", key_version.as_deref(), &mut problems);
-        let socket = socket(&args.socket.listen_addr, &mut problems);
-        let metrics = metrics(&args.pages.metrics_addr, &mut problems);
-        judge_pages(&args.pages, &mut problems);
-        judge_others(&args.without_meaning, &mut problems);
+        let KmsKeyArgs { keyvault_name, key_name, key_version, managed_hsm, .. } = &args.key;
+        let vault = parse_required_name("--keyvault-name", keyvault_name.as_deref(), &mut problems);
+        let key = parse_required_name("--key-name", key_name.as_deref(), &mut problems);
+        let version = parse_required_name("--key-version", key_version.as_deref(), &mut problems);
+        let socket = parse_socket_path(&args.socket.listen_addr, &mut problems);
+        let metrics = parse_metrics_address(&args.http.metrics_addr, &mut problems);
+        check_health_path(&args.http, &mut problems);
+        check_ignored_flags(&args.ignored, &mut problems);
         let kind = if managed_hsm.0 { VaultKind::ManagedHsm } else { VaultKind::Vault };
-        let health = match (args.pages.healthz_port, args.pages.healthz_addr) {
+        let health = match (args.http.healthz_port, args.http.healthz_addr) {
             (0, _) => ListenAddress::Off,
-            (port, None) => ListenAddress::Everywhere(port),
-            (port, Some(ip)) => ListenAddress::At(SocketAddr::new(ip, port)),
+            (port, None) => ListenAddress::AllInterfaces(port),
+            (port, Some(ip)) => ListenAddress::Single(SocketAddr::new(ip, port)),
         };
         match (vault, key, version, socket, metrics) {
             (Some(vault), Some(key), Some(version), Some(socket), Some(metrics))
                 if problems.is_empty() =>
             {
-                Ok(Self { kind, vault, key, version, socket, metrics, health })
+                Ok(Self { vault_kind: kind, vault, key, version, socket, metrics_address: metrics, health_address: health })
             }
-            _ => Err(CommandError::invalid(problems.join("; "))
-                .hint("`lanyard kms --help` lists every flag with its default")),
+            _ => Err(CommandError::invalid_input(problems.join("; "))
+                .with_hint("`lanyard kms --help` lists every flag with its default")),
         }
     }
 }
 
 /// A name of the key, without the blanks and quotes that manifests put around it.
-fn name<T>(flag: &str, given: Option<&str>, problems: &mut Vec<String>) -> Option<T>
+fn parse_required_name<T>(flag: &str, given: Option<&str>, problems: &mut Vec<String>) -> Option<T>
 where
     T: FromStr<Err = ParseIdentifierError>,
 {
-    let text = bare(given.unwrap_or_default());
+    let text = trim_quotes(given.unwrap_or_default());
     if text.is_empty() {
         problems.push(format!(
             "{flag} is missing: key vault name, key name and key version are required"
@@ -68,13 +68,13 @@ where
     text.parse().map_err(|error| problems.push(format!("{flag}: {error}"))).ok()
 }
 
-fn bare(text: &str) -> &str {
+fn trim_quotes(text: &str) -> &str {
     text.trim().trim_matches('"').trim()
 }
 
 /// The path of a `unix://` address. The API server also knows names without a file; a plugin
 /// without a file could not keep others away.
-fn socket(text: &str, problems: &mut Vec<String>) -> Option<PathBuf> {
+fn parse_socket_path(text: &str, problems: &mut Vec<String>) -> Option<PathBuf> {
     let path = text.strip_prefix("unix://").filter(|path| !path.is_empty());
     let is_file =
         |path: &&str| path.starts_with('/') && !path.starts_with("/@") && !path.ends_with('/');
@@ -86,18 +86,18 @@ fn socket(text: &str, problems: &mut Vec<String>) -> Option<PathBuf> {
 }
 
 /// The other plugins take a port.
-fn metrics(text: &str, problems: &mut Vec<String>) -> Option<ListenAddress> {
+fn parse_metrics_address(text: &str, problems: &mut Vec<String>) -> Option<ListenAddress> {
     let text = text.trim();
     let port = text.parse::<u16>().ok().filter(|port| *port != 0);
     if let Some(port) = port {
-        return Some(ListenAddress::Everywhere(port));
+        return Some(ListenAddress::AllInterfaces(port));
     }
     text.parse()
         .map_err(|error| problems.push(format!("--metrics-addr: {error}, or a port alone")))
         .ok()
 }
 
-fn judge_pages(args: &PageArgs, problems: &mut Vec<String>) {
+fn check_health_path(args: &KmsHttpArgs, problems: &mut Vec<String>) {
     let path = &args.healthz_path;
     let named = |it: char| it.is_ascii_alphanumeric() || "/-_.".contains(it);
     if !path.starts_with('/') || path == LIVE_PATH || !path.chars().all(named) {
@@ -105,7 +105,7 @@ fn judge_pages(args: &PageArgs, problems: &mut Vec<String>) {
     }
 }
 
-fn judge_others(args: &WithoutMeaning, problems: &mut Vec<String>) {
+fn check_ignored_flags(args: &IgnoredKmsArgs, problems: &mut Vec<String>) {
     if !args.metrics_backend.eq_ignore_ascii_case("prometheus") {
         problems.push(format!("--metrics-backend `{}`: only prometheus is", args.metrics_backend));
     }
@@ -122,48 +122,48 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::cli::{Cli, CliCommand};
     use crate::commands::kms::go_arguments;
 
-    fn resolved(line: &str) -> Result<KmsSettings, String> {
+    fn resolve_line(line: &str) -> Result<KmsSettings, String> {
         let line = format!("lanyard kms {line}");
         let arguments = line.split_whitespace().map(std::ffi::OsString::from);
         let cli =
-            Cli::try_parse_from(go_arguments(arguments)).map_err(|error| error.to_string())?;
-        let Command::Kms(args) = cli.command else { panic!("{line}") };
+            Cli::try_parse_from(normalize_single_dash_flags(arguments)).map_err(|error| error.to_string())?;
+        let CliCommand::Kms(args) = cli.command else { panic!("{line}") };
         KmsSettings::resolve(&args.run).map_err(|error| error.to_string())
     }
 
-    const KEY: &str = "--keyvault-name=kv1 --key-name=etcd --key-version=ABCD";
+    const KEY_FLAGS: &str = "--keyvault-name=kv1 --key-name=etcd --key-version=ABCD";
 
     #[test]
-    fn the_arguments_of_a_hosted_control_plane_are_taken_as_they_are() {
-        let settings = resolved(&format!(
-            "{KEY} --listen-addr=unix:///opt/azurekmsactive.socket --healthz-port=8787 \
+    fn arguments_of_hypershift_kms_containers_are_accepted() {
+        let settings = resolve_line(&format!(
+            "{KEY_FLAGS} --listen-addr=unix:///opt/azurekmsactive.socket --healthz-port=8787 \
              --metrics-addr=8095 --healthz-path=/healthz \
              --config-file-path=/etc/kubernetes/azure.json -v=1 --managed-hsm"
         ))
         .unwrap();
         assert_eq!(settings.socket, Path::new("/opt/azurekmsactive.socket"));
-        assert_eq!(settings.metrics, ListenAddress::Everywhere(8095));
-        assert_eq!(settings.health, ListenAddress::Everywhere(8787));
-        assert_eq!(settings.kind, VaultKind::ManagedHsm);
+        assert_eq!(settings.metrics_address, ListenAddress::AllInterfaces(8095));
+        assert_eq!(settings.health_address, ListenAddress::AllInterfaces(8787));
+        assert_eq!(settings.vault_kind, VaultKind::ManagedHsm);
     }
 
     #[test]
-    fn one_dash_repeated_flags_and_quotes_are_taken_as_by_go() {
-        let settings = resolved(
+    fn single_dash_repeated_flags_and_quotes_are_parsed_like_go() {
+        let settings = resolve_line(
             "-keyvault-name=\"kv1\" -key-name other -key-name \"etcd\" -key-version=ABCD -v 6 \
              -managed-hsm=false -log-format-json=true -configFilePath=/x -metrics-backend=Prometheus",
         )
         .unwrap();
         assert_eq!((settings.vault.as_str(), settings.key.as_str()), ("kv1", "etcd"));
-        assert_eq!(settings.kind, VaultKind::Vault);
+        assert_eq!(settings.vault_kind, VaultKind::Vault);
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once() {
-        let told = resolved(
+    fn all_flag_problems_are_reported_together() {
+        let told = resolve_line(
             "--key-name=a_b --key-version= --listen-addr=tcp://1 --metrics-addr=x \
              --healthz-path=/livez --proxy-mode --metrics-backend=stackdriver",
         )
@@ -185,13 +185,13 @@ mod tests {
     #[test]
     fn addresses_without_a_file_of_their_own_are_refused() {
         for address in ["unix://", "unix:///", "unix:///@abstract", "unix://opt/x", "/opt/x", ""] {
-            let told = resolved(&format!("{KEY} --listen-addr={address}")).unwrap_err();
+            let told = resolve_line(&format!("{KEY_FLAGS} --listen-addr={address}")).unwrap_err();
             assert!(told.contains(&format!("invalid endpoint: {address}")), "{told}");
         }
-        assert!(resolved(&format!("{KEY} -v=256")).is_err());
-        assert!(resolved(&format!("{KEY} --managed-hsm=maybe")).is_err());
+        assert!(resolve_line(&format!("{KEY_FLAGS} -v=256")).is_err());
+        assert!(resolve_line(&format!("{KEY_FLAGS} --managed-hsm=maybe")).is_err());
         assert_eq!(
-            resolved(&format!("{KEY} --metrics-addr=0 --healthz-port=0")).unwrap().metrics,
+            resolve_line(&format!("{KEY_FLAGS} --metrics-addr=0 --healthz-port=0")).unwrap().metrics_address,
             ListenAddress::Off
         );
     }

@@ -11,8 +11,8 @@ use lanyard_node::rotation::PollInterval;
 use lanyard_telemetry::ListenAddress;
 use lanyard_vocabulary::Cloud;
 
-use super::endpoint::Endpoint;
-use super::quantity::MemoryQuantity;
+use super::csi_endpoint::CsiEndpoint;
+use super::memory_quantity::MemoryQuantity;
 use crate::commands::go_bool::GoBool;
 use crate::commands::go_duration::GoDuration;
 
@@ -30,15 +30,15 @@ pub(super) struct NodeArgs {
     #[command(flatten)]
     pub(super) providers: ProviderArgs,
     #[command(flatten)]
-    pub(super) azure: AzureArgs,
+    pub(super) key_vault: KeyVaultArgs,
     #[command(flatten)]
     pub(super) policy: PolicyArgs,
     #[command(flatten)]
-    pub(super) pages: PageArgs,
+    pub(super) http: NodeHttpArgs,
     #[command(flatten)]
     pub(super) logs: NodeLogArgs,
     #[command(flatten)]
-    pub(super) without_meaning: WithoutMeaning,
+    pub(super) ignored: IgnoredNodeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -46,7 +46,7 @@ pub(super) struct NodeArgs {
 pub(super) struct DriverArgs {
     /// The socket for the kubelet
     #[arg(long, default_value = "unix:///csi/csi.sock", value_name = "unix://PATH")]
-    pub(super) endpoint: Endpoint,
+    pub(super) endpoint: CsiEndpoint,
     /// The name of the CSI driver
     #[arg(long, default_value = "secrets-store.csi.k8s.io", value_name = "NAME")]
     pub(super) drivername: DriverName,
@@ -157,7 +157,7 @@ pub(super) enum AzureProviderKind {
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Key Vault")]
-pub(super) struct AzureArgs {
+pub(super) struct KeyVaultArgs {
     /// The cloud of classes that name none
     #[arg(long, default_value = "AzurePublicCloud", value_parser = cloud, value_name = "CLOUD")]
     pub(super) cloud_name: Cloud,
@@ -210,7 +210,7 @@ pub(super) struct PolicyArgs {
         requires_if("enforce", "policy_file"),
         value_name = "MODE"
     )]
-    pub(super) policy_mode: PolicyModeName,
+    pub(super) policy_mode: PolicyModeArg,
     /// Record who read which version when, in this file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) audit_file: Option<PathBuf>,
@@ -218,7 +218,7 @@ pub(super) struct PolicyArgs {
 
 /// What becomes of a read that no rule allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum PolicyModeName {
+pub(super) enum PolicyModeArg {
     /// It is logged once, recorded where there is an --audit-file, and allowed, as upstream does.
     Audit,
     /// It is logged and recorded in the same way, and denied.
@@ -227,7 +227,7 @@ pub(super) enum PolicyModeName {
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Metrics and health")]
-pub(super) struct PageArgs {
+pub(super) struct NodeHttpArgs {
     /// Where /metrics is served; `:8095` is every interface, `0` is nowhere
     #[arg(long, default_value = "127.0.0.1:8095", value_name = "ADDRESS")]
     pub(super) metrics_addr: ListenAddress,
@@ -258,7 +258,7 @@ pub(super) struct NodeLogArgs {
 
 impl NodeLogArgs {
     /// The filter for a verbosity of klog's.
-    pub(super) const fn filter(&self) -> &'static str {
+    pub(super) const fn log_filter(&self) -> &'static str {
         match self.verbosity {
             0 | 1 => "info",
             2..=4 => {
@@ -273,7 +273,7 @@ impl NodeLogArgs {
 /// and it is logged that they have no effect.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Flags of upstream without a meaning here")]
-pub(super) struct WithoutMeaning {
+pub(super) struct IgnoredNodeArgs {
     /// There is no profiler to be reached over the network
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     enable_pprof: Option<GoBool>,
@@ -291,9 +291,9 @@ pub(super) struct WithoutMeaning {
     filtered_watch_secret: Option<GoBool>,
 }
 
-impl WithoutMeaning {
+impl IgnoredNodeArgs {
     /// The flags that were given.
-    pub(super) fn given(&self) -> Vec<&'static str> {
+    pub(super) fn given_flags(&self) -> Vec<&'static str> {
         let flags = [
             ("--enable-pprof", self.enable_pprof.is_some_and(|it| it.0)),
             ("--pprof-port", self.pprof_port.is_some()),
@@ -305,7 +305,7 @@ impl WithoutMeaning {
     }
 }
 
-fn cloud(text: &str) -> Result<Cloud, String> {
+fn parse_cloud(text: &str) -> Result<Cloud, String> {
     Cloud::parse_provider_name(text).ok_or_else(|| {
         let names: Vec<_> = Cloud::ALL.into_iter().map(Cloud::name).collect();
         format!("give one of {}", names.join(", "))
@@ -313,6 +313,6 @@ fn cloud(text: &str) -> Result<Cloud, String> {
 }
 
 /// A path that may be empty: nowhere.
-fn optional_path() -> impl TypedValueParser<Value = PathBuf> {
+fn optional_path_parser() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }

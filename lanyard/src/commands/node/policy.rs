@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use lanyard_node::audit::{ChainBreak, is_trail_line, verify_chain};
 use lanyard_node::policy::ObservedReads;
 
-use crate::exit::{CommandError, CommandResult, Exit};
-use crate::output::{self, Format};
+use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::output::{self, CliOutputFormat};
 
 /// The commands about policies.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum PolicyCommand {
-    Suggest(SuggestArgs),
+    Suggest(SuggestPolicyArgs),
 }
 
 /// Write the policy that allows what was read, and nothing else
@@ -23,7 +23,7 @@ pub(crate) enum PolicyCommand {
 /// Look at it before you enforce it: it allows what should not have been read, too, and what is
 /// read once a month only if the trails are that long.
 #[derive(Debug, clap::Args)]
-pub(crate) struct SuggestArgs {
+pub(crate) struct SuggestPolicyArgs {
     /// The audit trails, oldest first; `-` reads standard input
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     from: Vec<PathBuf>,
@@ -44,17 +44,17 @@ enum PolicyFormat {
 /// Runs a command about policies.
 pub(crate) fn run(command: &PolicyCommand) -> CommandResult {
     match command {
-        PolicyCommand::Suggest(args) => suggest(args),
+        PolicyCommand::Suggest(args) => suggest_policy(args),
     }
 }
 
-fn suggest(args: &SuggestArgs) -> CommandResult {
+fn suggest_policy(args: &SuggestPolicyArgs) -> CommandResult {
     let mut observed = ObservedReads::default();
     for path in &args.from {
-        let text = load(path)?;
-        let trail = Trail::of(&text);
+        let text = read_trail(path)?;
+        let trail = AuditTrailText::of(&text);
         if let Err(ChainBreak { line, problem }) = trail.verify() {
-            output::note(&format!(
+            output::print_stderr(&format!(
                 "warning: the chain of {} is broken: line {line}: {problem}",
                 path.display()
             ));
@@ -62,37 +62,37 @@ fn suggest(args: &SuggestArgs) -> CommandResult {
         observed.add_lines(trail.lines());
     }
     if observed.is_empty() {
-        return Err(CommandError::invalid("the trails hold no read through a shared identity")
-            .hint(
+        return Err(CommandError::invalid_input("the trails hold no read through a shared identity")
+            .with_hint(
                 "let the node run with `--audit-file` and `--policy-mode audit` while pods start",
             ));
     }
     let suggestion = observed.suggest();
     if !suggestion.unreadable.is_empty() {
-        output::note(&format!(
+        output::print_stderr(&format!(
             "warning: {} lines are no records and were passed over, the first is line {}",
             suggestion.unreadable.len(),
             suggestion.unreadable[0],
         ));
     }
-    output::note(&format!(
+    output::print_stderr(&format!(
         "{} reads became {} rules",
         suggestion.accesses,
         suggestion.policy.len()
     ));
     let format = match args.output {
-        PolicyFormat::Yaml => Format::Yaml,
-        PolicyFormat::Json => Format::Json,
+        PolicyFormat::Yaml => CliOutputFormat::Yaml,
+        PolicyFormat::Json => CliOutputFormat::Json,
     };
-    output::print(&output::document(&suggestion.policy.to_document(), format))?;
-    Ok(Exit::Good)
+    output::print_stdout(&output::serialize_document(&suggestion.policy.to_document(), format))?;
+    Ok(CommandExit::Success)
 }
 
 /// What is of a trail in a text. A container's log holds both what the plugin wrote to standard
 /// output and what it logged.
-struct Trail<'a>(Vec<&'a str>);
+struct AuditTrailText<'a>(Vec<&'a str>);
 
-impl<'a> Trail<'a> {
+impl<'a> AuditTrailText<'a> {
     /// Every line keeps its number; of those of the log nothing else is kept.
     fn of(text: &'a str) -> Self {
         Self(text.lines().map(|line| if is_trail_line(line) { line } else { "" }).collect())
@@ -113,7 +113,7 @@ impl<'a> Trail<'a> {
     }
 }
 
-fn load(path: &Path) -> Result<String, CommandError> {
+fn read_trail(path: &Path) -> Result<String, CommandError> {
     let read = if path == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
@@ -121,9 +121,9 @@ fn load(path: &Path) -> Result<String, CommandError> {
         std::fs::read_to_string(path)
     };
     read.map_err(|error| {
-        CommandError::invalid(format!("cannot read the audit trail {}", path.display()))
-            .because(&error)
-            .hint("give the file of `lanyard node --audit-file`, or `-` for standard input")
+        CommandError::invalid_input(format!("cannot read the audit trail {}", path.display()))
+            .with_cause(&error)
+            .with_hint("give the file of `lanyard node --audit-file`, or `-` for standard input")
     })
 }
 
@@ -135,11 +135,11 @@ mod tests {
     use super::*;
 
     /// What a process that records so many lines adds to a container's log.
-    fn logged(lines: usize) -> String {
+    fn container_log(lines: usize) -> String {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.jsonl");
         let sink = AuditSink::File(path.clone());
-        let trail = AuditTrail::begin(&sink, SystemClock::shared()).unwrap();
+        let trail = AuditTrail::open(&sink, SystemClock::shared()).unwrap();
         for number in 1..lines {
             trail.record(AuditEvent::PolicyKept { problem: number.to_string() });
         }
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_two_processes_is_a_trail_that_holds_and_every_gap_in_it_is_named() {
-        let text = logged(3) + &logged(2);
-        let trail = Trail::of(&text);
+    fn container_log_of_two_processes_verifies_and_gaps_are_located() {
+        let text = container_log(3) + &container_log(2);
+        let trail = AuditTrailText::of(&text);
         assert_eq!(trail.verify(), Ok(()));
         assert_eq!(trail.lines().filter(|line| !line.is_empty()).count(), 5);
         let gap: Vec<&str> =
             text.lines().enumerate().filter(|(at, _)| *at != 5).map(|it| it.1).collect();
-        let broken = Trail::of(&gap.join("\n")).verify().unwrap_err();
+        let broken = AuditTrailText::of(&gap.join("\n")).verify().unwrap_err();
         assert_eq!(broken.line, 8, "{broken}");
     }
 }

@@ -7,109 +7,109 @@ use std::time::Duration;
 
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_node::audit::{AuditSink, AuditTrail};
-use lanyard_node::policy::PolicyKeeper;
+use lanyard_node::policy::ReloadablePolicy;
 use lanyard_node::rotation::Rotator;
 use lanyard_node::{
-    CountedProvider, CountedReporter, NodeApi, NodeMemory, NodeMetrics, NodeServer,
-    NodeServerParts, NodeServerSettings, PodOverrides, Provider, ProviderRegistry, Publisher,
-    PublisherParts, PublisherSettings, SecretSync, ServedProvider, SocketProviders, SocketSettings,
-    SyncProblem,
+    MeteredProvider, MeteredReporter, NodeKubernetesApi, MemoryAccount, NodeMetrics, NodePluginServer,
+    NodePluginServerParts, NodePluginServerSettings, PodOverrides, Provider, ProviderRegistry, Publisher,
+    PublisherParts, PublisherSettings, SecretSync, ProviderServer, SocketProviders, SocketProviderSettings,
+    SecretSyncHealth,
 };
 use lanyard_telemetry::{
-    BuildInfo, Gate, ListenAddress, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness,
-    Remarks, health_routes, metrics_routes,
+    BuildInfo, ReadinessGate, ListenAddress, BoundListener, LivenessProbe, MetricsPage, ProcessMetrics, Readiness,
+    ReadinessWarnings, health_routes, metrics_routes,
 };
 use lanyard_vocabulary::causes;
 
-use super::azure;
-use super::beside::{Beside, BrokenPart};
-use super::claim::Claim;
+use super::azure_provider;
+use super::supervised_tasks::{SupervisedTasks, SupervisedTaskError};
+use super::volume_writer_lock::VolumeWriterLock;
 use super::flags::{AzureProviderKind, NodeArgs, PolicyArgs, ProviderArgs};
-use super::kubernetes::{self, Cluster, Surroundings};
+use super::kubernetes::{self, NodeKubernetes, KubernetesOpenContext};
 use super::settings::NodeSettings;
-use crate::exit::{CommandError, CommandResult, Exit};
-use crate::settings::Environment;
-use crate::signals::Signals;
+use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::settings::ProcessEnvironment;
+use crate::signals::TerminationSignals;
 
 /// Serves until a supervisor asks for the end.
-pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResult {
+pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> CommandResult {
     let settings = NodeSettings::resolve(&args)?;
-    let mut signals = Signals::listen()?;
-    tell_odd(&args, &settings);
+    let mut signals = TerminationSignals::listen()?;
+    warn_about_flags(&args, &settings);
     let clock = clock(&environment)?;
     let readiness = Readiness::default();
     let metrics = NodeMetrics::new(SharedClock::clone(&clock));
-    let mut beside = Beside::default();
+    let mut beside = SupervisedTasks::default();
     let pages = tokio::select! {
-        pages = Pages::bind(&args, &settings, &clock) => pages?,
-        _ = signals.end() => return Ok(Exit::Good),
+        pages = NodeHttpEndpoints::bind(&args, &settings, &clock) => pages?,
+        _ = signals.wait() => return Ok(CommandExit::Success),
     };
 
     let surroundings =
-        Surroundings { environment: &environment, readiness: &readiness, metrics: &metrics };
-    let cluster = Cluster::open(&args, &settings, &surroundings, &clock).await?;
-    let (policy, audit) = policy(&args.policy, &metrics, &clock)?;
-    let before = azure::Before { policy: &policy, audit: &audit, metrics: &metrics };
+        KubernetesOpenContext { environment: &environment, readiness: &readiness, metrics: &metrics };
+    let cluster = NodeKubernetes::open(&args, &settings, &surroundings, &clock).await?;
+    let (policy, audit) = open_policy_and_audit(&args.policy, &metrics, &clock)?;
+    let before = azure_provider::ProviderHooks { policy: &policy, audit: &audit, metrics: &metrics };
     let publisher_settings =
         PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };
     let memory = publisher_settings.memory.clone();
-    let azure = built_in(&args, &environment, &before, (&memory, &clock))?;
+    let azure = built_in_provider(&args, &environment, &before, (&memory, &clock))?;
     let sockets =
         Arc::new(SocketProviders::new(socket_settings(&args.providers), Arc::clone(&clock)));
     let registry =
-        ProviderRegistry::new(azure.clone(), Arc::clone(&sockets), overrides(&args.providers));
-    let provider = Arc::new(CountedProvider::new(Arc::new(registry), metrics.clone()));
+        ProviderRegistry::new(azure.clone(), Arc::clone(&sockets), pod_overrides(&args.providers));
+    let provider = Arc::new(MeteredProvider::new(Arc::new(registry), metrics.clone()));
     let parts = PublisherParts {
         classes: Arc::clone(&cluster.classes),
         provider,
-        reporter: Arc::new(CountedReporter::new(Arc::clone(&cluster.reporter), metrics.clone())),
+        reporter: Arc::new(MeteredReporter::new(Arc::clone(&cluster.reporter), metrics.clone())),
         clock: Arc::clone(&clock),
     };
     let publisher = Publisher::new(publisher_settings, parts);
     let served = args.providers.provider_socket.clone().zip(azure);
     let provider =
-        served.map(|(path, it)| (path, ServedProvider::new(it, memory, Arc::clone(&clock))));
-    let claimed = settings.lock_file();
+        served.map(|(path, it)| (path, ProviderServer::new(it, memory, Arc::clone(&clock))));
+    let claimed = settings.volume_writer_lock_file();
     let drain = settings.server.drain;
-    let parts = NodeServerParts {
+    let parts = NodePluginServerParts {
         publisher: publisher.clone(),
         provider,
         metrics: metrics.clone(),
         readiness: readiness.clone(),
         clock: Arc::clone(&clock),
     };
-    let server = server(settings.server, parts, &environment);
+    let server = build_server(settings.server, parts, &environment);
     let liveness = server.liveness(settings.health_timeout);
     let health = (liveness, settings.health_path.as_str());
-    let remarks = remarks(&policy, settings.memory_remark, cluster.sync.as_ref());
+    let remarks = health_warnings(&policy, settings.memory_warning, cluster.sync.as_ref());
     let ready = (readiness.clone(), remarks);
     pages.serve(&mut beside, health, ready, &metrics, &clock);
 
-    let gate = readiness.gate("volumes", "not looked at yet");
+    let gate = readiness.add_gate("volumes", "not looked at yet");
     tokio::select! {
-        claim = Claim::wait(&claimed, &gate, &clock) => claim.keep(),
-        _ = signals.end() => {
-            beside.end(drain, &clock).await;
+        claim = VolumeWriterLock::acquire(&claimed, &gate, &clock) => claim.keep(),
+        _ = signals.wait() => {
+            beside.shut_down(drain, &clock).await;
             audit.flush();
-            return Ok(Exit::Good);
+            return Ok(CommandExit::Success);
         }
-        part = beside.broken() => return Err(part.into_command_error()),
+        part = beside.next_failure() => return Err(part.into_command_error()),
     }
-    recover(&publisher).await?;
+    recover_volumes(&publisher).await?;
     let rotator = Rotator::new(
         Arc::new(publisher),
         cluster.classes,
-        kubernetes::alone(&cluster.reporter, &metrics),
+        kubernetes::count_notices_only(&cluster.reporter, &metrics),
         Arc::clone(&clock),
         settings.rotator,
     );
-    beside.spawn("the rotation", rotator.run(beside.ended()));
-    follow_cluster(&mut beside, cluster.api, cluster.sync, &clock);
-    watch_providers(&mut beside, &args.providers, sockets);
+    beside.spawn("the rotation", rotator.run(beside.shutdown_signal()));
+    spawn_kubernetes_tasks(&mut beside, cluster.api, cluster.sync, &clock);
+    spawn_provider_health_checks(&mut beside, &args.providers, sockets);
     if args.policy.policy_file.is_some() {
-        watch_policy(&mut beside, policy, &audit, &clock);
+        spawn_policy_watch(&mut beside, policy, &audit, &clock);
     }
-    let ended = serve(server, signals, beside, (drain, &clock)).await;
+    let ended = serve_until_stopped(server, signals, beside, (drain, &clock)).await;
     // It blocks until the last lines are written, and nothing else is to be done here.
     audit.flush();
     ended
@@ -123,55 +123,55 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
         reason = "only the controller for csi-sanity is switched by a variable"
     )
 )]
-fn server(
-    settings: NodeServerSettings,
-    parts: NodeServerParts,
-    environment: &Environment,
-) -> NodeServer {
-    let server = NodeServer::new(settings, parts);
+fn build_server(
+    settings: NodePluginServerSettings,
+    parts: NodePluginServerParts,
+    environment: &ProcessEnvironment,
+) -> NodePluginServer {
+    let server = NodePluginServer::new(settings, parts);
     #[cfg(feature = "sanity")]
     let server = server.with_test_controller(environment.test_controller);
     server
 }
 
 /// Our own provider, unless another one has its socket.
-fn built_in(
+fn built_in_provider(
     args: &NodeArgs,
-    environment: &Environment,
-    before: &azure::Before<'_>,
-    (memory, clock): (&NodeMemory, &SharedClock),
+    environment: &ProcessEnvironment,
+    before: &azure_provider::ProviderHooks<'_>,
+    (memory, clock): (&MemoryAccount, &SharedClock),
 ) -> Result<Option<Arc<dyn Provider>>, CommandError> {
     match args.providers.azure_provider {
         AzureProviderKind::Socket => Ok(None),
         AzureProviderKind::BuiltIn => {
-            azure::provider(args, environment, before, (memory, clock)).map(Some)
+            azure_provider::build_provider(args, environment, before, (memory, clock)).map(Some)
         }
     }
 }
 
 /// Tells what is odd about the flags though they can be obeyed.
-fn tell_odd(args: &NodeArgs, settings: &NodeSettings) {
-    for flag in args.without_meaning.given() {
+fn warn_about_flags(args: &NodeArgs, settings: &NodeSettings) {
+    for flag in args.ignored.given_flags() {
         tracing::warn!(flag, "this flag has no effect here");
     }
-    if let Some(remark) = &settings.memory_remark {
+    if let Some(remark) = &settings.memory_warning {
         tracing::warn!("{remark}");
     }
 }
 
 /// Serves until the end is asked for or a part broke. From then on everything together may take
 /// `drain`: what is at work on a volume then is found by the next process.
-async fn serve(
-    server: NodeServer,
-    mut signals: Signals,
-    mut beside: Beside,
+async fn serve_until_stopped(
+    server: NodePluginServer,
+    mut signals: TerminationSignals,
+    mut beside: SupervisedTasks,
     (drain, clock): (Duration, &SharedClock),
 ) -> CommandResult {
     let (mut broken, mut began) = (None, None);
     let end = async {
         tokio::select! {
-            end = signals.end() => tracing::info!(?end, "ending; mounted volumes stay"),
-            part = beside.broken() => {
+            end = signals.wait() => tracing::info!(?end, "ending; mounted volumes stay"),
+            part = beside.next_failure() => {
                 let error: &dyn std::error::Error = &part;
                 tracing::error!(error, "ending, so that the process is started anew");
                 broken = Some(part);
@@ -181,58 +181,58 @@ async fn serve(
     };
     let outcome = server.run(end).await;
     let spent = began.map(|began| clock.monotonic().saturating_sub(began)).unwrap_or_default();
-    beside.end(drain.saturating_sub(spent).max(SHORTEST_END), clock).await;
-    outcome.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
+    beside.shut_down(drain.saturating_sub(spent).max(MINIMUM_SHUTDOWN_TIME), clock).await;
+    outcome.map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))?;
     if began.is_none() {
-        broken = Some(BrokenPart::Over { part: "what serves the sockets" });
+        broken = Some(SupervisedTaskError::Stopped { part: "what serves the sockets" });
     }
-    broken.map_or(Ok(Exit::Good), |part| Err(part.into_command_error()))
+    broken.map_or(Ok(CommandExit::Success), |part| Err(part.into_command_error()))
 }
 
 /// What the parts beside the sockets may take to end when the calls in flight took all the time.
-const SHORTEST_END: Duration = Duration::from_secs(2);
+const MINIMUM_SHUTDOWN_TIME: Duration = Duration::from_secs(2);
 
 /// Opens the gate of the API as soon as it answers, and keeps Secrets in step.
-fn follow_cluster(
-    beside: &mut Beside,
-    api: Option<(NodeApi, Gate)>,
+fn spawn_kubernetes_tasks(
+    beside: &mut SupervisedTasks,
+    api: Option<(NodeKubernetesApi, ReadinessGate)>,
     sync: Option<SecretSync>,
     clock: &SharedClock,
 ) {
     if let Some((api, gate)) = api {
-        let reached = kubernetes::reach(api, gate, Arc::clone(clock));
+        let reached = kubernetes::wait_for_api(api, gate, Arc::clone(clock));
         beside.spawn_once("the first question to the Kubernetes API", reached);
     }
     if let Some(sync) = sync {
-        beside.spawn_until_end("the synchronization of Secrets", sync.run());
+        beside.spawn_cancellable("the synchronization of Secrets", sync.run());
     }
 }
 
-fn watch_policy(
-    beside: &mut Beside,
-    policy: Arc<PolicyKeeper>,
+fn spawn_policy_watch(
+    beside: &mut SupervisedTasks,
+    policy: Arc<ReloadablePolicy>,
     audit: &AuditTrail,
     clock: &SharedClock,
 ) {
-    let following = policy.follow(Arc::clone(clock), audit.clone());
-    beside.spawn_until_end("the watch of the policy file", following);
+    let following = policy.watch_file(Arc::clone(clock), audit.clone());
+    beside.spawn_cancellable("the watch of the policy file", following);
 }
 
-fn watch_providers(beside: &mut Beside, args: &ProviderArgs, sockets: Arc<SocketProviders>) {
+fn spawn_provider_health_checks(beside: &mut SupervisedTasks, args: &ProviderArgs, sockets: Arc<SocketProviders>) {
     if args.provider_health_check.0 {
         let interval = args.provider_health_check_interval.0;
         let watching = async move { sockets.watch_health(interval).await };
-        beside.spawn_until_end("the health check of the providers", watching);
+        beside.spawn_cancellable("the health check of the providers", watching);
     }
 }
 
 /// The pages for monitoring systems and for the kubelet's probes.
-struct Pages {
-    metrics: Option<Listening>,
-    health: Option<Listening>,
+struct NodeHttpEndpoints {
+    metrics: Option<BoundListener>,
+    health: Option<BoundListener>,
 }
 
-impl Pages {
+impl NodeHttpEndpoints {
     /// Binds the pages, as soon as nobody else has their ports: on the network of the host the
     /// process before this one has them until it has answered its last call.
     async fn bind(
@@ -240,37 +240,37 @@ impl Pages {
         settings: &NodeSettings,
         clock: &SharedClock,
     ) -> Result<Self, CommandError> {
-        let metrics = Self::listen(args.pages.metrics_addr, clock).await?;
-        Ok(Self { metrics, health: Self::listen(settings.health, clock).await? })
+        let metrics = Self::bind_with_retry(args.http.metrics_addr, clock).await?;
+        Ok(Self { metrics, health: Self::bind_with_retry(settings.health_address, clock).await? })
     }
 
-    async fn listen(
+    async fn bind_with_retry(
         address: ListenAddress,
         clock: &SharedClock,
-    ) -> Result<Option<Listening>, CommandError> {
+    ) -> Result<Option<BoundListener>, CommandError> {
         let mut is_told = false;
         loop {
-            match Listening::bind(address).await {
+            match BoundListener::bind(address).await {
                 Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => {
                     if !std::mem::replace(&mut is_told, true) {
-                        tracing::warn!(hint = error.hint(), "{}; trying again", causes(&error));
+                        tracing::warn!(hint = error.hint(), "{}; trying again", format_error_chain(&error));
                     }
-                    clock.sleep(LOOK_EVERY).await;
+                    clock.sleep(BIND_RETRY_INTERVAL).await;
                 }
                 bound => {
                     return bound.map_err(|error| {
-                        CommandError::unavailable(causes(&error)).hint(error.hint())
+                        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
                     });
                 }
             }
         }
     }
 
-    fn serve(
+    fn spawn_servers(
         self,
-        beside: &mut Beside,
-        (liveness, path): (Liveness, &str),
-        (readiness, remarks): (Readiness, Remarks),
+        beside: &mut SupervisedTasks,
+        (liveness, path): (LivenessProbe, &str),
+        (readiness, remarks): (Readiness, ReadinessWarnings),
         metrics: &NodeMetrics,
         clock: &SharedClock,
     ) {
@@ -287,32 +287,32 @@ impl Pages {
         for (part, listening, routes) in pages {
             let Some(listening) = listening else { continue };
             tracing::info!(address = %listening.address(), "serving {part}");
-            beside.spawn_fallible(part, listening.serve(routes, Arc::clone(clock), beside.ended()));
+            beside.spawn_fallible(part, listening.serve(routes, Arc::clone(clock), beside.shutdown_signal()));
         }
     }
 }
 
 /// How soon it is noticed that a port is free.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-fn policy(
+fn open_policy_and_audit(
     args: &PolicyArgs,
     metrics: &NodeMetrics,
     clock: &SharedClock,
-) -> Result<(Arc<PolicyKeeper>, AuditTrail), CommandError> {
+) -> Result<(Arc<ReloadablePolicy>, AuditTrail), CommandError> {
     let keeper = match &args.policy_file {
-        None => PolicyKeeper::without_file(),
-        Some(path) => PolicyKeeper::load(path).map_err(|error| {
-            CommandError::invalid(causes(&error)).hint("`lanyard node policy suggest` writes one")
+        None => ReloadablePolicy::without_file(),
+        Some(path) => ReloadablePolicy::load(path).map_err(|error| {
+            CommandError::invalid_input(format_error_chain(&error)).with_hint("`lanyard node policy suggest` writes one")
         })?,
     };
     let audit = match &args.audit_file {
-        None => AuditTrail::unwritten(Arc::clone(clock)),
+        None => AuditTrail::without_output(Arc::clone(clock)),
         Some(path) => {
             let is_stdout = path == Path::new("-");
             let sink = if is_stdout { AuditSink::Stdout } else { AuditSink::File(path.clone()) };
-            AuditTrail::begin(&sink, Arc::clone(clock))
-                .map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?
+            AuditTrail::open(&sink, Arc::clone(clock))
+                .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))?
         }
     };
     let keeper = Arc::new(keeper);
@@ -321,44 +321,44 @@ fn policy(
 }
 
 /// What is amiss though volumes are served.
-fn remarks(
-    policy: &Arc<PolicyKeeper>,
+fn health_warnings(
+    policy: &Arc<ReloadablePolicy>,
     memory: Option<String>,
     sync: Option<&SecretSync>,
-) -> Remarks {
-    let (policy, sync) = (Arc::clone(policy), sync.map(SecretSync::problem));
-    Remarks::default()
-        .with("policy", move || policy.warning())
-        .with("memory of volumes", move || memory.clone())
-        .with("synchronized Secrets", move || sync.as_ref().and_then(SyncProblem::remark))
+) -> ReadinessWarnings {
+    let (policy, sync) = (Arc::clone(policy), sync.map(SecretSync::health));
+    ReadinessWarnings::default()
+        .with_source("policy", move || policy.warning())
+        .with_source("memory of volumes", move || memory.clone())
+        .with_source("synchronized Secrets", move || sync.as_ref().and_then(SecretSyncHealth::warning))
 }
 
 /// The additional directories are searched first, as upstream does.
-fn socket_settings(args: &ProviderArgs) -> SocketSettings {
+fn socket_settings(args: &ProviderArgs) -> SocketProviderSettings {
     let mut directories = args.additional_provider_volume_paths.clone();
     directories.retain(|directory| !directory.as_os_str().is_empty());
     directories.push(args.provider_volume.clone());
-    SocketSettings { directories, largest_answer: args.max_call_recv_msg_size }
+    SocketProviderSettings { directories, max_response_bytes: args.max_call_recv_msg_size }
 }
 
-const fn overrides(args: &ProviderArgs) -> PodOverrides {
+const fn pod_overrides(args: &ProviderArgs) -> PodOverrides {
     if args.pod_overrides_parameters.0 { PodOverrides::Allowed } else { PodOverrides::Refused }
 }
 
 #[cfg(not(feature = "crash-points"))]
 #[expect(clippy::unnecessary_wraps, reason = "what is added for the crash matrix can be misspelt")]
-fn clock(_environment: &Environment) -> Result<SharedClock, CommandError> {
+fn clock(_environment: &ProcessEnvironment) -> Result<SharedClock, CommandError> {
     Ok(SystemClock::shared())
 }
 
 #[cfg(feature = "crash-points")]
-fn clock(environment: &Environment) -> Result<SharedClock, CommandError> {
+fn clock(environment: &ProcessEnvironment) -> Result<SharedClock, CommandError> {
     let Some(seconds) = &environment.clock_ahead else { return Ok(SystemClock::shared()) };
     let seconds = seconds.parse().map_err(|error: std::num::ParseIntError| {
-        CommandError::invalid("LANYARD_CLOCK_AHEAD").because(&error)
+        CommandError::invalid_input("LANYARD_CLOCK_AHEAD").with_cause(&error)
     })?;
     let ahead = Duration::from_secs(seconds);
-    Ok(Arc::new(super::later::LaterClock { clock: SystemClock::shared(), ahead }))
+    Ok(Arc::new(super::offset_clock::OffsetClock { clock: SystemClock::shared(), offset: ahead }))
 }
 
 #[cfg_attr(
@@ -367,15 +367,15 @@ fn clock(environment: &Environment) -> Result<SharedClock, CommandError> {
 )]
 fn publisher_settings(
     settings: &NodeSettings,
-    environment: &Environment,
+    environment: &ProcessEnvironment,
 ) -> Result<PublisherSettings, CommandError> {
     let NodeSettings { server, rotator, volume_content_limit, volumes_memory_limit, .. } = settings;
     let mut publisher = PublisherSettings::new(&server.kubelet_dir, server.driver.as_str());
     publisher.interval = rotator.interval;
-    publisher.interval_bounds = rotator.bounds;
+    publisher.interval_bounds = rotator.interval_bounds;
     publisher.content_limit = *volume_content_limit;
     if let Some(limit) = volumes_memory_limit {
-        publisher.memory = NodeMemory::new(*limit);
+        publisher.memory = MemoryAccount::new(*limit);
     }
     #[cfg(feature = "crash-points")]
     if environment.mount_in_place {
@@ -385,18 +385,18 @@ fn publisher_settings(
     if let Some(point) = &environment.crash_at {
         publisher.crash_at = Some(point.parse().map_err(|error| {
             let error: lanyard_node::ParseCrashPointError = error;
-            CommandError::invalid("LANYARD_CRASH_AT").because(&error)
+            CommandError::invalid_input("LANYARD_CRASH_AT").with_cause(&error)
         })?);
     }
     Ok(publisher)
 }
 
 /// Goes on with what an earlier process mounted.
-async fn recover(publisher: &Publisher) -> Result<(), CommandError> {
+async fn recover_volumes(publisher: &Publisher) -> Result<(), CommandError> {
     let recovered = publisher
         .recover()
         .await
-        .map_err(|failure| CommandError::unavailable(failure.message).hint(failure.hint))?;
+        .map_err(|failure| CommandError::unavailable(failure.message).with_hint(failure.hint))?;
     for (target, failure) in &recovered.problems {
         tracing::warn!(target_path = %target.display(), code = %failure.code, "{failure}");
     }

@@ -4,27 +4,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lanyard_node::rotation::RotatorSettings;
-use lanyard_node::{NodeServerSettings, RegistrationSettings};
+use lanyard_node::{NodePluginServerSettings, RegistrationSettings};
 use lanyard_telemetry::ListenAddress;
 use std::net::SocketAddr;
 
 use super::flags::{AzureProviderKind, NodeArgs, VolumeArgs};
-use super::quantity::MemoryQuantity;
+use super::memory_quantity::MemoryQuantity;
 use crate::exit::CommandError;
 
 /// What the flags come to.
 #[derive(Debug)]
 pub(super) struct NodeSettings {
-    pub(super) server: NodeServerSettings,
+    pub(super) server: NodePluginServerSettings,
     pub(super) rotator: RotatorSettings,
     /// How many bytes the files of one volume may have together.
     pub(super) volume_content_limit: u64,
     /// How much memory all volumes may hold together; nothing where that is left to the default.
     pub(super) volumes_memory_limit: Option<u64>,
     /// Why that is not what was asked for, if it is not.
-    pub(super) memory_remark: Option<String>,
+    pub(super) memory_warning: Option<String>,
     /// Where the health pages are.
-    pub(super) health: ListenAddress,
+    pub(super) health_address: ListenAddress,
     pub(super) health_path: String,
     pub(super) health_timeout: Duration,
 }
@@ -32,35 +32,35 @@ pub(super) struct NodeSettings {
 impl NodeSettings {
     /// The file whose lock says which process has the volumes of the driver: beside the socket,
     /// in the directory that every process of the driver shares with the kubelet.
-    pub(super) fn lock_file(&self) -> PathBuf {
+    pub(super) fn volume_writer_lock_file(&self) -> PathBuf {
         self.server.csi_socket.with_file_name(format!("{}.lock", self.server.driver.as_str()))
     }
 
     /// The settings of these flags.
     pub(super) fn resolve(args: &NodeArgs) -> Result<Self, CommandError> {
-        let problems = problems(args);
+        let problems = flag_problems(args);
         if !problems.is_empty() {
-            return Err(CommandError::invalid(problems.join("; "))
-                .hint("`lanyard node --help` lists every flag with its default"));
+            return Err(CommandError::invalid_input(problems.join("; "))
+                .with_hint("`lanyard node --help` lists every flag with its default"));
         }
         let (volumes_memory_limit, memory_remark) = volumes_memory_limit(&args.volumes);
         Ok(Self {
-            server: server(args),
-            rotator: rotator(args),
+            server: server_settings(args),
+            rotator: rotator_settings(args),
             volume_content_limit: args.volumes.volume_content.bytes(),
             volumes_memory_limit,
-            memory_remark,
-            health: match args.pages.healthz_port {
+            memory_warning: memory_remark,
+            health_address: match args.http.healthz_port {
                 0 => ListenAddress::Off,
-                port => ListenAddress::At(SocketAddr::new(args.pages.healthz_addr, port)),
+                port => ListenAddress::Single(SocketAddr::new(args.http.healthz_addr, port)),
             },
-            health_path: args.pages.healthz_path.clone(),
-            health_timeout: args.pages.healthz_timeout.0,
+            health_path: args.http.healthz_path.clone(),
+            health_timeout: args.http.healthz_timeout.0,
         })
     }
 }
 
-fn problems(args: &NodeArgs) -> Vec<String> {
+fn flag_problems(args: &NodeArgs) -> Vec<String> {
     let mut problems = Vec::new();
     if args.driver.nodeid.as_deref().unwrap_or_default().is_empty() {
         problems.push("--nodeid is missing: give the name of the node".to_owned());
@@ -69,7 +69,7 @@ fn problems(args: &NodeArgs) -> Vec<String> {
         ("--kubelet-dir", Some(&args.driver.kubelet_dir)),
         ("--provider-volume", Some(&args.providers.provider_volume)),
         ("--provider-socket", args.providers.provider_socket.as_ref()),
-        ("--cloud-env-dir", Some(&args.azure.cloud_env_dir)),
+        ("--cloud-env-dir", Some(&args.key_vault.cloud_env_dir)),
     ];
     let more = args.providers.additional_provider_volume_paths.iter();
     let more = more.map(|path| ("--additional-provider-volume-paths", Some(path)));
@@ -81,14 +81,14 @@ fn problems(args: &NodeArgs) -> Vec<String> {
     let more =
         more.chain(optional).filter(|(_, path)| path.is_some_and(|it| !it.as_os_str().is_empty()));
     for (flag, path) in directories.into_iter().chain(more) {
-        if path.is_some_and(|path| !is_plain(path)) {
+        if path.is_some_and(|path| !is_normalized_absolute(path)) {
             problems.push(format!("{flag} is not an absolute path without `.` and `..`"));
         }
     }
-    if !is_plain(args.driver.endpoint.path()) {
+    if !is_normalized_absolute(args.driver.endpoint.path()) {
         problems.push("--endpoint is not an absolute path without `.` and `..`".to_owned());
     }
-    let path = &args.pages.healthz_path;
+    let path = &args.http.healthz_path;
     let named = |it: char| it.is_ascii_alphanumeric() || "/-_.".contains(it);
     if !path.starts_with('/') || path == "/readyz" || !path.chars().all(named) {
         problems.push(format!("--healthz-path `{path}` is no path of a page of its own"));
@@ -105,13 +105,13 @@ fn problems(args: &NodeArgs) -> Vec<String> {
 }
 
 /// Targets are compared by their text.
-fn is_plain(path: &Path) -> bool {
+fn is_normalized_absolute(path: &Path) -> bool {
     use std::path::Component;
     path.is_absolute()
         && path.components().all(|it| matches!(it, Component::RootDir | Component::Normal(_)))
 }
 
-fn server(args: &NodeArgs) -> NodeServerSettings {
+fn server_settings(args: &NodeArgs) -> NodePluginServerSettings {
     let driver = &args.driver;
     let csi_socket = driver.endpoint.path().to_owned();
     let directory = driver
@@ -120,7 +120,7 @@ fn server(args: &NodeArgs) -> NodeServerSettings {
         .unwrap_or_else(|| driver.kubelet_dir.join("plugins_registry"));
     let endpoint = driver.kubelet_registration_path.clone().unwrap_or_else(|| csi_socket.clone());
     let is_ours = !directory.as_os_str().is_empty();
-    NodeServerSettings {
+    NodePluginServerSettings {
         driver: driver.drivername.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         node_id: driver.nodeid.clone().unwrap_or_default(),
@@ -149,7 +149,7 @@ fn volumes_memory_limit(args: &VolumeArgs) -> (Option<u64>, Option<String>) {
     (args.volumes_memory.or(half).map(MemoryQuantity::bytes), None)
 }
 
-fn rotator(args: &NodeArgs) -> RotatorSettings {
+fn rotator_settings(args: &NodeArgs) -> RotatorSettings {
     let rotation = &args.rotation;
     let interval = rotation.enable_secret_rotation.0.then_some(rotation.rotation_poll_interval);
     RotatorSettings { interval, ..RotatorSettings::default() }

@@ -3,14 +3,14 @@ use clap::{Args as _, Command, FromArgMatches};
 use super::flags::NodeArgs;
 use super::settings::NodeSettings;
 
-pub(super) fn parse(arguments: &[&str]) -> Result<NodeArgs, clap::Error> {
+pub(super) fn parse_node_args(arguments: &[&str]) -> Result<NodeArgs, clap::Error> {
     let command = NodeArgs::augment_args(Command::new("node"));
     let arguments = std::iter::once("node").chain(arguments.iter().copied());
     command.try_get_matches_from(arguments).and_then(|it| NodeArgs::from_arg_matches(&it))
 }
 
 /// What the charts of the driver (v1.6.0) and of the provider (v1.8.2) write.
-const UPSTREAM: [&str; 24] = [
+const UPSTREAM_FLAGS: [&str; 24] = [
     "--endpoint=unix:///csi/csi.sock",
     "--nodeid=node-1",
     "--drivername=secrets-store.csi.k8s.io",
@@ -38,39 +38,39 @@ const UPSTREAM: [&str; 24] = [
 ];
 
 #[test]
-fn the_command_lines_of_upstream_are_understood() {
-    let args = parse(&UPSTREAM).unwrap();
+fn upstream_command_lines_are_accepted() {
+    let args = parse_node_args(&UPSTREAM_FLAGS).unwrap();
     let settings = NodeSettings::resolve(&args).unwrap();
     assert_eq!(settings.server.node_id, "node-1");
     assert_eq!(settings.rotator.interval.unwrap().duration().as_secs(), 3600);
-    assert_eq!(settings.health.to_string(), "127.0.0.1:8989");
-    assert_eq!(args.pages.metrics_addr.to_string(), ":8080");
+    assert_eq!(settings.health_address.to_string(), "127.0.0.1:8989");
+    assert_eq!(args.http.metrics_addr.to_string(), ":8080");
     assert!(args.providers.provider_health_check.0 && args.logs.log_format_json.0);
     let noted = ["--enable-pprof", "--pprof-port", "--prometheus-port"];
-    assert_eq!(args.without_meaning.given(), noted);
+    assert_eq!(args.ignored.given_flags(), noted);
 }
 
 #[test]
-fn what_is_not_said_is_safe() {
-    let args = parse(&["--nodeid=n", "--kubeconfig=k"]).unwrap();
+fn omitted_flags_have_safe_defaults() {
+    let args = parse_node_args(&["--nodeid=n", "--kubeconfig=k"]).unwrap();
     let settings = NodeSettings::resolve(&args).unwrap();
     assert!(settings.rotator.interval.is_some());
-    assert_eq!(args.pages.metrics_addr.to_string(), "127.0.0.1:8095");
+    assert_eq!(args.http.metrics_addr.to_string(), "127.0.0.1:8095");
     assert!(!args.providers.pod_overrides_parameters.0);
     assert_eq!(settings.volume_content_limit, 32 << 20);
     assert_eq!(settings.volumes_memory_limit, None);
     let registration = settings.server.registration.unwrap();
     assert_eq!(registration.directory.to_str(), Some("/var/lib/kubelet/plugins_registry"));
     assert_eq!(registration.endpoint, settings.server.csi_socket);
-    assert!(args.without_meaning.given().is_empty());
+    assert!(args.ignored.given_flags().is_empty());
 }
 
 #[test]
-fn volumes_get_half_of_the_container_unless_it_is_said_otherwise() {
+fn volumes_get_half_of_the_container_memory_by_default() {
     let limits = |flags: &[&str]| {
         let flags: Vec<_> = ["--nodeid=n"].iter().chain(flags).copied().collect();
-        let settings = NodeSettings::resolve(&parse(&flags).unwrap()).unwrap();
-        (settings.volumes_memory_limit, settings.memory_remark)
+        let settings = NodeSettings::resolve(&parse_node_args(&flags).unwrap()).unwrap();
+        (settings.volumes_memory_limit, settings.memory_warning)
     };
     let (container, volumes) = ("--container-memory-limit=128Mi", "--volumes-memory-limit=100Mi");
     assert_eq!(limits(&[container]), (Some(64 << 20), None));
@@ -86,28 +86,28 @@ fn volumes_get_half_of_the_container_unless_it_is_said_otherwise() {
 }
 
 #[test]
-fn rotation_and_registration_can_be_left_to_others() {
+fn rotation_and_registration_can_be_disabled() {
     let flags = ["--nodeid=n", "--enable-secret-rotation=false", "--registration-dir="];
-    let settings = NodeSettings::resolve(&parse(&flags).unwrap()).unwrap();
+    let settings = NodeSettings::resolve(&parse_node_args(&flags).unwrap()).unwrap();
     assert!(settings.rotator.interval.is_none() && settings.server.registration.is_none());
 }
 
 #[test]
-fn everything_that_is_wrong_with_the_flags_is_told_at_once() {
+fn all_flag_problems_are_reported_together() {
     let flags = [
         "--kubelet-dir=var/lib/kubelet",
         "--healthz-path=readyz",
         "--azure-provider=socket",
         "--provider-socket=/providers/azure.sock",
     ];
-    let error = NodeSettings::resolve(&parse(&flags).unwrap()).unwrap_err().to_string();
+    let error = NodeSettings::resolve(&parse_node_args(&flags).unwrap()).unwrap_err().to_string();
     for part in ["--nodeid", "--kubelet-dir", "--healthz-path", "--provider-socket serves"] {
         assert!(error.contains(part), "{part} is not in {error}");
     }
 }
 
 #[test]
-fn every_path_is_absolute_and_plain() {
+fn paths_must_be_absolute_and_normalized() {
     for flag in [
         "--registration-dir=plugins_registry",
         "--cloud-env-dir=etc/kubernetes",
@@ -115,7 +115,7 @@ fn every_path_is_absolute_and_plain() {
         "--additional-provider-volume-paths=/a,b",
         "--endpoint=unix:///a/../csi.sock",
     ] {
-        let args = parse(&["--nodeid=n", flag]).unwrap();
+        let args = parse_node_args(&["--nodeid=n", flag]).unwrap();
         let error = NodeSettings::resolve(&args).unwrap_err().to_string();
         let (name, _) = flag.split_once('=').unwrap();
         assert!(error.contains(name), "{error}");
@@ -133,12 +133,12 @@ fn flags_that_contradict_each_other_are_refused() {
         ["--volumes-memory-limit=0", "--nodeid=n"],
         ["--volume-content-limit=", "--nodeid=n"],
     ] {
-        assert!(parse(&flags).is_err(), "{flags:?}");
+        assert!(parse_node_args(&flags).is_err(), "{flags:?}");
     }
 }
 
 #[test]
-fn the_command_lines_that_the_chart_writes_are_understood() {
+fn command_lines_of_the_chart_are_accepted() {
     let rendered = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/kubernetes/chart");
     let mut seen = 0;
     for entry in std::fs::read_dir(rendered).unwrap() {
@@ -159,10 +159,10 @@ fn the_command_lines_that_the_chart_writes_are_understood() {
         let words: Vec<_> =
             words.iter().map(|it| it.replace("$(CONTAINER_MEMORY_LIMIT)", "536870912")).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let args = parse(&words[1..]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let args = parse_node_args(&words[1..]).unwrap_or_else(|error| panic!("{name}: {error}"));
         let settings = NodeSettings::resolve(&args);
         assert!(settings.is_ok(), "{name}: {:?}", settings.err());
-        assert_eq!(args.without_meaning.given(), [""; 0], "{name}");
+        assert_eq!(args.ignored.given_flags(), [""; 0], "{name}");
         seen += 1;
     }
     assert!(seen >= 6, "{seen}");

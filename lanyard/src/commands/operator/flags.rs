@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use lanyard_telemetry::ListenAddress;
-use lanyard_vocabulary::ClientId;
+use lanyard_vocabulary::EntraClientId;
 
 use crate::commands::go_bool::GoBool;
 use crate::commands::go_duration::GoDuration;
-use crate::commands::reach::ReachArgs;
+use crate::commands::rotation_timing::RotationTimingArgs;
 use crate::commands::workloads::WorkloadArgs;
 
 /// Everything that `lanyard operator` can be told.
@@ -16,7 +16,7 @@ use crate::commands::workloads::WorkloadArgs;
 pub(super) struct OperatorArgs {
     /// What the operator writes
     #[arg(long, value_enum, default_value = "all", value_name = "ROLE")]
-    pub(super) role: RoleName,
+    pub(super) role: OperatorRoleArg,
     /// Print what would be done about every HostedCluster, write nothing, and end
     #[arg(long)]
     pub(super) dry_run: bool,
@@ -27,9 +27,9 @@ pub(super) struct OperatorArgs {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000), value_name = "NUMBER")]
     pub(super) workers: u16,
     #[command(flatten)]
-    pub(super) cluster: ManagementClusterArgs,
+    pub(super) management_cluster: ManagementClusterArgs,
     #[command(flatten)]
-    pub(super) reach: ReachArgs,
+    pub(super) rotation_timing: RotationTimingArgs,
     #[command(flatten)]
     pub(super) workloads: WorkloadArgs,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(super) struct OperatorArgs {
 
 /// What the operator writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum RoleName {
+pub(super) enum OperatorRoleArg {
     /// Everything that brings identities to their components, and how they are.
     All,
     /// How they are, and nothing else: HyperShift does the rest.
@@ -60,7 +60,7 @@ pub(super) enum RoleName {
 pub(super) struct ManagementClusterArgs {
     /// The managed identity with which the nodes of the management cluster read the vaults
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
-    pub(super) vault_reader: Option<ClientId>,
+    pub(super) vault_reader: Option<EntraClientId>,
     /// What this management cluster is. HostedClusters of managed Azure are refused where it is
     /// something else than ARO-HCP [default: nobody said it, and each HostedCluster decides]
     #[arg(long, env = "MANAGED_SERVICE", value_name = "NAME")]
@@ -107,7 +107,7 @@ pub(super) struct OperatorLogArgs {
 
 impl OperatorLogArgs {
     /// The filter for a verbosity of klog's.
-    pub(super) const fn filter(&self) -> &'static str {
+    pub(super) const fn log_filter(&self) -> &'static str {
         match self.verbosity {
             0 | 1 => "info",
             2..=4 => "info,lanyard=debug,lanyard_operator=debug,lanyard_kubernetes=debug",

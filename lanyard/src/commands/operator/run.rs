@@ -6,7 +6,7 @@ use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_kubernetes::{KubernetesApi, UserAgent};
 use lanyard_operator::Operator;
 use lanyard_telemetry::{
-    BuildInfo, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness, Remarks, health_routes,
+    BuildInfo, BoundListener, LivenessProbe, MetricsPage, ProcessMetrics, Readiness, ReadinessWarnings, health_routes,
     metrics_routes,
 };
 use lanyard_vocabulary::causes;
@@ -15,15 +15,15 @@ use tokio::sync::oneshot;
 use super::flags::OperatorArgs;
 use super::settings;
 use crate::commands::cluster_access;
-use crate::exit::{CommandError, CommandResult, Exit};
+use crate::exit::{CommandError, CommandResult, CommandExit};
 use crate::output;
-use crate::settings::Environment;
-use crate::signals::Signals;
+use crate::settings::ProcessEnvironment;
+use crate::signals::TerminationSignals;
 
 /// Works until a supervisor asks for the end.
-pub(super) async fn run(args: OperatorArgs, environment: Environment) -> CommandResult {
-    let settings = settings::resolve(&args, fastrand::u32(..))?;
-    let mut signals = Signals::listen()?;
+pub(super) async fn run(args: OperatorArgs, environment: ProcessEnvironment) -> CommandResult {
+    let settings = settings::resolve_settings(&args, fastrand::u32(..))?;
+    let mut signals = TerminationSignals::listen()?;
     let clock = SystemClock::shared();
     let api = connect(&args, &environment, &clock).await?;
     let readiness = Readiness::default();
@@ -39,72 +39,72 @@ pub(super) async fn run(args: OperatorArgs, environment: Environment) -> Command
     let operator = Operator::new(api, settings, &readiness);
     if args.dry_run {
         return tokio::select! {
-            outcome = plan(operator, &readiness, &clock) => outcome,
-            _ = signals.end() => {
-                output::note("ended before everything was listed: nothing was compared");
-                Ok(Exit::Failed)
+            outcome = print_plans(operator, &readiness, &clock) => outcome,
+            _ = signals.wait() => {
+                output::print_stderr("ended before everything was listed: nothing was compared");
+                Ok(CommandExit::Failed)
             }
         };
     }
-    let listening = Listening::bind(args.metrics_addr)
+    let listening = BoundListener::bind(args.metrics_addr)
         .await
-        .map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
-    let pages = pages(listening, &operator, &readiness, &clock);
+        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))?;
+    let pages = serve_http(listening, &operator, &readiness, &clock);
     let (stop, stopped) = oneshot::channel::<()>();
     let mut work = std::pin::pin!(operator.run(async { drop(stopped.await) }));
     tokio::select! {
         () = &mut work => {
             let error = CommandError::unavailable("the operator ended by itself");
-            return Err(error.hint("report this defect"));
+            return Err(error.with_hint("report this defect"));
         }
         served = pages => return served,
-        end = signals.end() => tracing::info!(?end, "ending"),
+        end = signals.wait() => tracing::info!(?end, "ending"),
     }
     // It fails only where the operator is over already.
     stop.send(()).ok();
     work.await;
-    Ok(Exit::Good)
+    Ok(CommandExit::Success)
 }
 
 async fn connect(
     args: &OperatorArgs,
-    environment: &Environment,
+    environment: &ProcessEnvironment,
     clock: &SharedClock,
 ) -> Result<KubernetesApi, CommandError> {
-    let access = cluster_access::access(args.kubeconfig.as_deref(), environment)?;
+    let access = cluster_access::api_access(args.kubeconfig.as_deref(), environment)?;
     let Some(access) = access else {
-        return Err(CommandError::invalid("there is no way to the Kubernetes API")
-            .hint("give --kubeconfig outside of a cluster"));
+        return Err(CommandError::invalid_input("there is no way to the Kubernetes API")
+            .with_hint("give --kubeconfig outside of a cluster"));
     };
     let agent = UserAgent::from_static(concat!("lanyard-operator/", env!("CARGO_PKG_VERSION")));
     KubernetesApi::connect(&access, agent, SharedClock::clone(clock))
         .await
-        .map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))
+        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))
 }
 
 /// Prints what would be done about every cluster.
-async fn plan(operator: Operator, readiness: &Readiness, clock: &SharedClock) -> CommandResult {
+async fn print_plans(operator: Operator, readiness: &Readiness, clock: &SharedClock) -> CommandResult {
     let plans = tokio::select! {
         plans = operator.plan() => plans,
-        () = clock.sleep(LONGEST_LISTING) => {
+        () = clock.sleep(LIST_TIMEOUT) => {
             let problems = readiness.problems();
             let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
             return Err(CommandError::unavailable(told.join("; "))
-                .hint("see that the CRDs of the chart are installed and may be listed"));
+                .with_hint("see that the CRDs of the chart are installed and may be listed"));
         }
     };
     let is_good = plans.iter().all(|plan| plan.is_good);
     if plans.is_empty() {
-        output::note("there is no HostedCluster");
+        output::print_stderr("there is no HostedCluster");
     }
     let texts: Vec<_> = plans.iter().map(ToString::to_string).collect();
-    output::print(&texts.join("\n"))?;
-    Ok(if is_good { Exit::Good } else { Exit::Failed })
+    output::print_stdout(&texts.join("\n"))?;
+    Ok(if is_good { CommandExit::Success } else { CommandExit::Failed })
 }
 
 /// Serves the pages; never ends where there are none.
-fn pages(
-    listening: Option<Listening>,
+fn serve_http(
+    listening: Option<BoundListener>,
     operator: &Operator,
     readiness: &Readiness,
     clock: &SharedClock,
@@ -115,19 +115,19 @@ fn pages(
         BuildInfo { version: env!("CARGO_PKG_VERSION") }.register(registry);
     });
     let alive = || std::future::ready(Ok(()));
-    let liveness = Liveness::new(alive, LIVENESS_LIMIT, SharedClock::clone(clock));
-    let health = health_routes("/healthz", liveness, readiness.clone(), Remarks::default());
+    let liveness = LivenessProbe::new(alive, LIVENESS_TIMEOUT, SharedClock::clone(clock));
+    let health = health_routes("/healthz", liveness, readiness.clone(), ReadinessWarnings::default());
     let routes = health.merge(metrics_routes(page));
     let clock = SharedClock::clone(clock);
     async move {
         let Some(listening) = listening else { return std::future::pending().await };
         tracing::info!(address = %listening.address(), "serving metrics and health");
         let served = listening.serve(routes, clock, std::future::pending()).await;
-        let error = served.err().map(|error| causes(&error)).unwrap_or_default();
+        let error = served.err().map(|error| format_error_chain(&error)).unwrap_or_default();
         Err(CommandError::unavailable(format!("the pages could not go on: {error}")))
     }
 }
 
-const LIVENESS_LIMIT: Duration = Duration::from_secs(5);
+const LIVENESS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long everything may take to be listed, where somebody waits for the answer.
-const LONGEST_LISTING: Duration = Duration::from_mins(1);
+const LIST_TIMEOUT: Duration = Duration::from_mins(1);

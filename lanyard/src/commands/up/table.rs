@@ -3,27 +3,27 @@
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
-use lanyard_up::{ComponentReport, Failure, HopReport, Readers, Report};
-use lanyard_vocabulary::{Component, Hop, Outcome};
+use lanyard_up::{ComponentReport, ScenarioFailure, HopReport, ReaderCounts, ScenarioReport};
+use lanyard_vocabulary::{Component, Hop, HopOutcome};
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
 /// The whole report for people. No meaning is carried by colour alone.
-pub(super) fn render(report: &Report, colour: bool) -> String {
+pub(super) fn render_report(report: &ScenarioReport, colour: bool) -> String {
     let paint = |text: &str, code: &str| {
         if colour { format!("{code}{text}{PLAIN}") } else { text.to_owned() }
     };
-    let mut text = hops(report);
+    let mut text = hop_table(report);
     text.push_str("\n\n");
-    for component in report.components.iter().filter(|component| !component.is_good()) {
-        text.push_str(&blame(component, |text| paint(text, RED)));
+    for component in report.components.iter().filter(|component| !component.all_hops_ok()) {
+        text.push_str(&failure_text(component, |text| paint(text, RED)));
     }
     if !report.rotation.is_empty() {
-        text.push_str(&rotation(report));
+        text.push_str(&rotation_table(report));
     }
-    let good = report.components.iter().filter(|component| component.is_good()).count();
+    let good = report.components.iter().filter(|component| component.all_hops_ok()).count();
     let all = report.components.len();
     let verdict = format!("{good} of {all} components good");
     text.push_str(&paint(&verdict, if report.ok { GREEN } else { RED }));
@@ -31,36 +31,36 @@ pub(super) fn render(report: &Report, colour: bool) -> String {
 }
 
 /// What the reader threads saw while files were swapped under them.
-pub(super) fn readers(readers: Readers) -> String {
+pub(super) fn reader_summary(readers: ReaderCounts) -> String {
     format!(
         "{} reader threads made {} reads during the rotation: {} torn, {} missing",
         readers.threads, readers.reads, readers.torn, readers.missing
     )
 }
 
-fn hops(report: &Report) -> String {
+fn hop_table(report: &ScenarioReport) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
     let names = Hop::ALL.iter().map(|hop| hop.name().to_owned());
     table.set_header(std::iter::once("component (ms)".to_owned()).chain(names));
     for component in &report.components {
-        let cells = component.hops.iter().map(cell);
+        let cells = component.hops.iter().map(hop_cell);
         table.add_row(std::iter::once(component.name.to_string()).chain(cells));
     }
     right_align(&mut table);
     table.to_string()
 }
 
-fn cell(hop: &HopReport) -> String {
+fn hop_cell(hop: &HopReport) -> String {
     match hop.outcome {
-        Outcome::Good => format!("{:.1}", hop.millis),
-        Outcome::Failed => "FAILED".to_owned(),
-        Outcome::NotReached => "-".to_owned(),
+        HopOutcome::Succeeded => format!("{:.1}", hop.millis),
+        HopOutcome::Failed => "FAILED".to_owned(),
+        HopOutcome::NotReached => "-".to_owned(),
     }
 }
 
-fn blame(component: &ComponentReport, paint: impl Fn(&str) -> String) -> String {
-    let Some(hop) = component.blamed() else {
+fn failure_text(component: &ComponentReport, paint: impl Fn(&str) -> String) -> String {
+    let Some(hop) = component.failed_hop() else {
         return String::new();
     };
     let head = paint(&format!("{}: {} failed", component.name, hop.name));
@@ -68,14 +68,14 @@ fn blame(component: &ComponentReport, paint: impl Fn(&str) -> String) -> String 
     format!("{head}: {}\n{hint}  the hops after it were not reached\n\n", hop.detail)
 }
 
-fn rotation(report: &Report) -> String {
+fn rotation_table(report: &ScenarioReport) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
     table.set_header(["rotated component", "ms from swap to first token with the new key"]);
     let mut failures = String::new();
     for rotated in &report.rotation {
         if let Some(failure) = &rotated.failure {
-            failures.push_str(&rotation_failure(rotated.name, failure));
+            failures.push_str(&rotation_failure_text(rotated.name, failure));
         }
         let millis = rotated.millis.map_or_else(|| "FAILED".to_owned(), |m| format!("{m:.1}"));
         table.add_row([rotated.name.to_string(), millis]);
@@ -85,7 +85,7 @@ fn rotation(report: &Report) -> String {
 }
 
 /// Why a rotation failed, and what to do next.
-pub(super) fn rotation_failure(component: Component, failure: &Failure) -> String {
+pub(super) fn rotation_failure_text(component: Component, failure: &ScenarioFailure) -> String {
     format!("{component}: rotation failed: {}\n  hint: {}\n\n", failure.detail, failure.hint)
 }
 

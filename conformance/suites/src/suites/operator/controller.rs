@@ -1,38 +1,38 @@
 //! The operator itself, in this process, at the real API server, with the rights of its chart.
 
-mod asked;
-mod beside;
-mod converge;
+mod api_request_monitor;
+mod identity_only_role;
+mod reconciliation;
 mod faults;
-mod kept;
+mod retention;
 mod namespaces;
-mod owners;
+mod owner_permissions;
 mod relay;
 mod replicas;
-mod rights;
-mod router;
-mod running;
-mod storms;
-mod unlistable;
+mod permissions;
+mod private_router;
+mod running_operator;
+mod conflicting_writers;
+mod unlistable_kinds;
 mod watches;
 
 use libtest_mimic::Trial;
 
-pub(crate) use self::running::grant;
-use super::Stage;
+pub(crate) use self::running_operator::grant_role_permissions;
+use super::OperatorSuiteFixture;
 
-pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
+pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     let subjects = [
-        converge::trials,
-        kept::trials,
+        reconciliation::trials,
+        retention::trials,
         namespaces::trials,
-        beside::trials,
+        identity_only_role::trials,
         replicas::trials,
-        rights::trials,
-        owners::trials,
-        unlistable::trials,
-        router::trials,
-        storms::trials,
+        permissions::trials,
+        owner_permissions::trials,
+        unlistable_kinds::trials,
+        private_router::trials,
+        conflicting_writers::trials,
         watches::trials,
         faults::trials,
     ];

@@ -12,17 +12,17 @@ fn read(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> En
     let response = RawResponse::from_bytes(StatusCode::from(status), wire, body.to_owned());
     let endpoint =
         "https://user:planted-marker@login.example/t/oauth2/v2.0/token?secret=1".parse().unwrap();
-    let asked = Asked {
+    let asked = TokenRequestInfo {
         endpoint: &endpoint,
         client_id: "client-1",
         request_id: Uuid::from_u128(1),
         proof: "planted.marker.assertion",
     };
-    EntraError::read(asked, &response, Timestamp::from_second(NOW).unwrap())
+    EntraError::from_response(asked, &response, Timestamp::from_second(NOW).unwrap())
 }
 
 #[test]
-fn the_message_says_what_was_tried_and_what_came_back() {
+fn error_message_names_endpoint_client_and_response() {
     let error = read(
         401,
         &[],
@@ -59,7 +59,7 @@ fn the_retry_class_follows_status_error_and_code() {
 }
 
 #[test]
-fn a_scope_that_does_not_exist_says_nothing_about_the_identity() {
+fn unknown_scope_errors_are_not_identity_errors() {
     for (error, code, about) in [
         ("invalid_scope", 70_011, true),
         ("invalid_resource", 500_011, true),
@@ -70,9 +70,9 @@ fn a_scope_that_does_not_exist_says_nothing_about_the_identity() {
         ("unauthorized_client", 700_016, false),
     ] {
         let body = format!(r#"{{"error":"{error}","error_codes":[{code}]}}"#);
-        assert_eq!(read(400, &[], &body).is_about_the_scope(), about, "{error} {code}");
+        assert_eq!(read(400, &[], &body).is_scope_error(), about, "{error} {code}");
     }
-    assert!(read(400, &[], r#"{"error":"invalid_scope"}"#).is_about_the_scope());
+    assert!(read(400, &[], r#"{"error":"invalid_scope"}"#).is_scope_error());
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn a_url_in_a_message_keeps_its_port_and_loses_its_secrets() {
 }
 
 #[test]
-fn a_refusal_says_how_long_to_wait() {
+fn retry_after_is_read_from_error_responses() {
     let error = read(429, &[("retry-after", "60")], "");
     assert_eq!(error.retry_after(), Some(Duration::from_mins(1)));
     assert_eq!(read(429, &[("retry-after", "0")], "").retry_after(), None);
 }
 
 #[test]
-fn a_wrong_clock_is_measured_and_named() {
+fn clock_skew_is_measured_and_reported() {
     let body = r#"{"error":"invalid_client","error_codes":[700024]}"#;
     let behind = read(401, &[("date", "Sat, 21 Nov 2026 12:10:00 GMT")], body);
     assert_eq!(behind.clock_skew(), Some(SignedDuration::from_secs(600)));
@@ -107,7 +107,7 @@ fn a_wrong_clock_is_measured_and_named() {
 }
 
 #[test]
-fn neither_text_nor_response_repeat_what_was_sent() {
+fn errors_and_responses_never_repeat_the_assertion() {
     for body in [
         r#"{"error":"planted.marker.assertion","error_description":"planted.marker.assertion"}"#,
         "<html>client_assertion=planted.marker.assertion</html>",

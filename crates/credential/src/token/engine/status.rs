@@ -10,7 +10,7 @@ use crate::token::request::TokenKey;
 
 /// What happened to the requests of one engine.
 #[derive(Default)]
-pub(super) struct Status {
+pub(super) struct TokenEngineStatus {
     counts: TokenCounts,
     /// Why the last request for each key failed; a success takes its key away.
     errors: HashMap<TokenKey, LastTokenError>,
@@ -18,9 +18,9 @@ pub(super) struct Status {
     last_generation: Option<u64>,
 }
 
-impl Status {
+impl TokenEngineStatus {
     /// Notes a token that was issued, to replace another if `renewed`.
-    pub(super) fn note_issued(&mut self, key: &TokenKey, generation: u64, renewed: bool) {
+    pub(super) fn record_issued(&mut self, key: &TokenKey, generation: u64, renewed: bool) {
         self.counts.issued += 1;
         self.counts.renewed += u64::from(renewed);
         self.last_generation = Some(generation);
@@ -30,11 +30,11 @@ impl Status {
     }
 
     /// Notes a request that failed `at` this time.
-    pub(super) fn note_failed(&mut self, key: &TokenKey, error: &TokenError, at: Timestamp) {
+    pub(super) fn record_failed(&mut self, key: &TokenKey, error: &TokenError, at: Timestamp) {
         self.counts.failed += 1;
         // Another tenant may not know an identity that its own tenant knows well.
-        self.identity_in_doubt |= key.variant.tenant.is_none() && !error.is_about_the_request();
-        if self.errors.len() >= MOST_ERRORS && !self.errors.contains_key(key) {
+        self.identity_in_doubt |= key.variant.tenant.is_none() && !error.is_request_error();
+        if self.errors.len() >= MAX_ERRORS && !self.errors.contains_key(key) {
             let oldest = self.errors.iter().min_by_key(|(_, error)| error.at);
             if let Some(key) = oldest.map(|(key, _)| key.clone()) {
                 self.errors.remove(&key);
@@ -63,4 +63,4 @@ impl Status {
 }
 
 /// Callers who ask for ever new scopes must not fill the memory.
-const MOST_ERRORS: usize = 64;
+const MAX_ERRORS: usize = 64;

@@ -2,11 +2,11 @@ use azure_core::http::Method;
 use lanyard_clock::Clock as _;
 
 use super::*;
-use crate::scripted::{Bench, Reply};
+use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
 
-struct Ask(Url);
+struct TestExchange(Url);
 
-impl Exchange for Ask {
+impl TokenExchange for TestExchange {
     fn endpoint(&self) -> &Url {
         &self.0
     }
@@ -15,60 +15,60 @@ impl Exchange for Ask {
         Request::new(self.0.clone(), Method::Post)
     }
 
-    fn may_pass(&self, response: &RawResponse) -> bool {
+    fn is_retryable(&self, response: &RawResponse) -> bool {
         matches!(u16::from(response.status()), 408 | 429 | 500..)
     }
 }
 
-fn ask() -> Ask {
-    Ask("https://login.example/t/oauth2/v2.0/token".parse().unwrap())
+fn test_exchange() -> TestExchange {
+    TestExchange("https://login.example/t/oauth2/v2.0/token".parse().unwrap())
 }
 
-fn status(outcome: &Result<Answer, TokenError>) -> u16 {
+fn status(outcome: &Result<TokenEndpointResponse, TokenError>) -> u16 {
     outcome.as_ref().unwrap().response.status().into()
 }
 
 #[tokio::test]
-async fn passing_trouble_is_waited_out_with_growing_delays() {
+async fn transient_failures_are_retried_with_growing_delays() {
     for trouble in [408, 429, 500, 502, 503, 504, 0] {
-        let bench = Bench::new(move |_, number| match (number, trouble) {
-            (0..3, 0) => Reply::Broken,
-            (0..3, status) => Reply::status(status, "trouble"),
-            _ => Reply::status(200, "{}"),
+        let bench = TokenServiceFixture::new(move |_, number| match (number, trouble) {
+            (0..3, 0) => ScriptedReply::ConnectionReset,
+            (0..3, status) => ScriptedReply::status(status, "trouble"),
+            _ => ScriptedReply::status(200, "{}"),
         });
         let transport = bench.transport();
-        let (outcome, took) = bench.timed(transport.send(&ask())).await;
+        let (outcome, took) = bench.run_and_measure(transport.send(&test_exchange())).await;
         assert_eq!(status(&outcome), 200, "{trouble}");
-        assert_eq!(bench.script.requests(), 4, "{trouble}");
+        assert_eq!(bench.script.request_count(), 4, "{trouble}");
         assert_eq!(took, Duration::from_millis(500 + 1_000 + 2_000), "{trouble}");
     }
 }
 
 #[tokio::test]
-async fn refusals_and_redirects_are_final() {
+async fn errors_and_redirects_are_not_retried() {
     for trouble in [301, 302, 307, 400, 401, 403, 407] {
-        let bench = Bench::new(move |_, _| {
-            Reply::status(trouble, "").with_header("location", "https://elsewhere.example/")
+        let bench = TokenServiceFixture::new(move |_, _| {
+            ScriptedReply::status(trouble, "").with_header("location", "https://elsewhere.example/")
         });
-        let (outcome, took) = bench.timed(bench.transport().send(&ask())).await;
+        let (outcome, took) = bench.run_and_measure(bench.transport().send(&test_exchange())).await;
         assert_eq!(status(&outcome), trouble);
-        assert_eq!(bench.script.requests(), 1);
+        assert_eq!(bench.script.request_count(), 1);
         assert_eq!(took, Duration::ZERO);
     }
 }
 
 #[tokio::test]
-async fn the_attempts_end_with_the_last_answer() {
-    let bench = Bench::new(|_, _| Reply::status(503, "trouble"));
-    let outcome = bench.drive(bench.transport().send(&ask())).await;
+async fn last_response_is_returned_after_all_attempts() {
+    let bench = TokenServiceFixture::new(|_, _| ScriptedReply::status(503, "trouble"));
+    let outcome = bench.run_to_completion(bench.transport().send(&test_exchange())).await;
     assert_eq!(status(&outcome), 503);
-    assert_eq!(bench.script.requests(), 5);
+    assert_eq!(bench.script.request_count(), 5);
 }
 
 #[tokio::test]
-async fn a_broken_line_is_reported_with_its_cause() {
-    let bench = Bench::new(|_, _| Reply::Broken);
-    let outcome = bench.drive(bench.transport().send(&ask())).await;
+async fn connection_failure_is_reported_with_its_cause() {
+    let bench = TokenServiceFixture::new(|_, _| ScriptedReply::ConnectionReset);
+    let outcome = bench.run_to_completion(bench.transport().send(&test_exchange())).await;
     let Err(TokenError::Unreachable { endpoint, attempts, source }) = outcome else {
         panic!("an answer came")
     };
@@ -77,54 +77,54 @@ async fn a_broken_line_is_reported_with_its_cause() {
 }
 
 #[tokio::test]
-async fn silence_ends_after_the_limit_and_within_the_budget() {
-    let bench = Bench::new(|_, _| Reply::Silence);
-    let (outcome, took) = bench.timed(bench.transport().send(&ask())).await;
+async fn missing_responses_time_out_within_the_budget() {
+    let bench = TokenServiceFixture::new(|_, _| ScriptedReply::NoResponse);
+    let (outcome, took) = bench.run_and_measure(bench.transport().send(&test_exchange())).await;
     assert!(matches!(outcome, Err(TokenError::TimedOut { attempts: 2, .. })));
     assert_eq!(took, Duration::from_millis(60_500));
 }
 
 #[tokio::test]
-async fn a_short_cool_down_is_waited_out_by_everybody_who_calls_that_authority() {
-    let bench = Bench::new(|_, number| match number {
-        0 => Reply::status(429, "Too Many Requests").with_header("retry-after", "20"),
-        _ => Reply::status(200, "{}"),
+async fn short_cool_down_delays_all_requests_to_the_authority() {
+    let bench = TokenServiceFixture::new(|_, number| match number {
+        0 => ScriptedReply::status(429, "Too Many Requests").with_header("retry-after", "20"),
+        _ => ScriptedReply::status(200, "{}"),
     });
     let transport = bench.transport();
     let other = transport.clone();
     let (first, second, elsewhere) = (
-        tokio::spawn(async move { status(&transport.send(&ask()).await) }),
-        async { status(&bench.drive(other.send(&ask())).await) },
-        Ask("https://login.elsewhere.example/".parse().unwrap()),
+        tokio::spawn(async move { status(&transport.send(&test_exchange()).await) }),
+        async { status(&bench.run_to_completion(other.send(&test_exchange())).await) },
+        TestExchange("https://login.elsewhere.example/".parse().unwrap()),
     );
-    bench.settle().await;
-    assert_eq!(bench.script.requests(), 1);
+    bench.run_pending_tasks().await;
+    assert_eq!(bench.script.request_count(), 1);
     assert_eq!(status(&other.send(&elsewhere).await), 200);
     assert_eq!(second.await, 200);
     assert_eq!(first.await.unwrap(), 200);
-    assert_eq!(bench.script.requests(), 4);
+    assert_eq!(bench.script.request_count(), 4);
     assert_eq!(bench.clock.monotonic(), Duration::from_secs(21));
 }
 
 #[tokio::test]
-async fn a_cool_down_beyond_the_budget_fails_at_once() {
+async fn cool_down_longer_than_the_budget_fails_immediately() {
     let bench =
-        Bench::new(|_, _| Reply::status(429, "Too Many Requests").with_header("retry-after", "60"));
+        TokenServiceFixture::new(|_, _| ScriptedReply::status(429, "Too Many Requests").with_header("retry-after", "60"));
     let transport = bench.transport();
-    let (outcome, took) = bench.timed(transport.send(&ask())).await;
+    let (outcome, took) = bench.run_and_measure(transport.send(&test_exchange())).await;
     assert_eq!((status(&outcome), took), (429, Duration::ZERO));
-    let again = transport.send(&ask()).await;
+    let again = transport.send(&test_exchange()).await;
     assert!(matches!(again, Err(TokenError::CoolingDown { .. })));
-    assert_eq!(bench.script.requests(), 1);
-    assert_eq!(transport.cool_down(&ask().0, None), Some(Duration::from_mins(1)));
+    assert_eq!(bench.script.request_count(), 1);
+    assert_eq!(transport.cool_down(&test_exchange().0, None), Some(Duration::from_mins(1)));
     bench.clock.advance(Duration::from_mins(1));
-    assert_eq!(transport.cool_down(&ask().0, None), None);
+    assert_eq!(transport.cool_down(&test_exchange().0, None), None);
 }
 
 /// An application of a tenant.
-struct App(Url, &'static str);
+struct ApplicationExchange(Url, &'static str);
 
-impl Exchange for App {
+impl TokenExchange for ApplicationExchange {
     fn endpoint(&self) -> &Url {
         &self.0
     }
@@ -137,21 +137,21 @@ impl Exchange for App {
         Some(self.1)
     }
 
-    fn may_pass(&self, _: &RawResponse) -> bool {
+    fn is_retryable(&self, _: &RawResponse) -> bool {
         false
     }
 }
 
 #[tokio::test]
-async fn an_application_that_is_throttled_keeps_no_other_waiting_and_an_authority_in_trouble_all() {
-    let bench = Bench::new(|_, number| match number {
-        0 => Reply::status(429, "Too Many Requests").with_header("retry-after", "60"),
-        3 => Reply::status(503, "trouble").with_header("retry-after", "60"),
-        _ => Reply::status(200, "{}"),
+async fn throttling_applies_per_application_and_outages_per_authority() {
+    let bench = TokenServiceFixture::new(|_, number| match number {
+        0 => ScriptedReply::status(429, "Too Many Requests").with_header("retry-after", "60"),
+        3 => ScriptedReply::status(503, "trouble").with_header("retry-after", "60"),
+        _ => ScriptedReply::status(200, "{}"),
     });
     let transport = bench.transport();
     let app = |tenant: &str, client| {
-        App(format!("https://login.example/{tenant}/token").parse().unwrap(), client)
+        ApplicationExchange(format!("https://login.example/{tenant}/token").parse().unwrap(), client)
     };
     assert_eq!(status(&transport.send(&app("t", "one")).await), 429);
     for (tenant, client) in [("t", "other"), ("u", "one")] {
@@ -160,26 +160,26 @@ async fn an_application_that_is_throttled_keeps_no_other_waiting_and_an_authorit
     let throttled = transport.send(&app("t", "one")).await;
     let own = |client: &Option<String>| client.as_deref() == Some("one");
     assert!(matches!(throttled, Err(TokenError::CoolingDown { client, .. }) if own(&client)));
-    assert_eq!(bench.script.requests(), 3);
+    assert_eq!(bench.script.request_count(), 3);
     assert_eq!(status(&transport.send(&app("t", "other")).await), 503);
     let left_alone = transport.send(&app("u", "one")).await;
     assert!(matches!(left_alone, Err(TokenError::CoolingDown { client: None, .. })));
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_cut() {
-    let bench = Bench::new(|_, _| Reply::status(200, &"x".repeat(LONGEST_ANSWER + 1)));
-    let outcome = bench.drive(bench.transport().send(&ask())).await;
-    assert_eq!(outcome.unwrap().response.body().len(), LONGEST_ANSWER);
+async fn response_body_is_truncated_at_the_maximum_size() {
+    let bench = TokenServiceFixture::new(|_, _| ScriptedReply::status(200, &"x".repeat(MAX_RESPONSE_SIZE + 1)));
+    let outcome = bench.run_to_completion(bench.transport().send(&test_exchange())).await;
+    assert_eq!(outcome.unwrap().response.body().len(), MAX_RESPONSE_SIZE);
 }
 
 #[tokio::test]
-async fn everything_that_happens_is_counted() {
+async fn metrics_hook_sees_requests_and_retries() {
     #[derive(Debug, Default)]
-    struct Counter(parking_lot::Mutex<Vec<String>>);
+    struct RecordingSenderMetrics(parking_lot::Mutex<Vec<String>>);
 
-    impl MetricsHook for Counter {
-        fn token_requested(&self, request: &TokenRequested<'_>) {
+    impl MetricsHook for RecordingSenderMetrics {
+        fn token_requested(&self, request: &TokenRequestEvent<'_>) {
             let (host, status) = (request.endpoint_host, request.status);
             self.0.lock().push(format!("{host} {status:?}"));
         }
@@ -189,40 +189,40 @@ async fn everything_that_happens_is_counted() {
         }
     }
 
-    let bench = Bench::new(|_, number| match number {
-        0 => Reply::Broken,
-        _ => Reply::status(200, "{}"),
+    let bench = TokenServiceFixture::new(|_, number| match number {
+        0 => ScriptedReply::ConnectionReset,
+        _ => ScriptedReply::status(200, "{}"),
     });
-    let counter = Arc::new(Counter::default());
-    let metrics: Arc<dyn MetricsHook> = Arc::<Counter>::clone(&counter);
+    let counter = Arc::new(RecordingSenderMetrics::default());
+    let metrics: Arc<dyn MetricsHook> = Arc::<RecordingSenderMetrics>::clone(&counter);
     let transport = TokenTransport::new(TokenTransportOptions { metrics, ..bench.options() });
-    bench.drive(transport.send(&ask())).await.ok().unwrap();
+    bench.run_to_completion(transport.send(&test_exchange())).await.ok().unwrap();
     assert_eq!(
         *counter.0.lock(),
         ["login.example None", "login.example again in 500 ms", "login.example Some(200)"]
     );
 }
 
-fn limited(bench: &Bench, concurrent: u32) -> TokenTransport {
+fn limited_transport(bench: &TokenServiceFixture, concurrent: u32) -> TokenTransport {
     let limits = Some(RequestLimits { per_second: 20, concurrent });
     TokenTransport::new(TokenTransportOptions { limits, ..bench.options() })
 }
 
 #[tokio::test]
-async fn no_more_requests_are_under_way_than_the_limit_allows() {
-    let bench = Bench::new(|_, _| Reply::status(200, "{}").gated());
-    let transport = limited(&bench, 2);
+async fn concurrent_requests_are_limited() {
+    let bench = TokenServiceFixture::new(|_, _| ScriptedReply::status(200, "{}").gated());
+    let transport = limited_transport(&bench, 2);
     let all: Vec<_> = (0..4)
         .map(|_| {
             let transport = transport.clone();
-            tokio::spawn(async move { transport.send(&ask()).await })
+            tokio::spawn(async move { transport.send(&test_exchange()).await })
         })
         .collect();
-    bench.settle().await;
-    assert_eq!(bench.script.requests(), 2);
+    bench.run_pending_tasks().await;
+    assert_eq!(bench.script.request_count(), 2);
     bench.script.release(1);
-    bench.settle().await;
-    assert_eq!(bench.script.requests(), 3);
+    bench.run_pending_tasks().await;
+    assert_eq!(bench.script.request_count(), 3);
     bench.script.release(3);
     for one in all {
         assert_eq!(status(&one.await.unwrap()), 200);
@@ -231,21 +231,21 @@ async fn no_more_requests_are_under_way_than_the_limit_allows() {
 
 #[tokio::test]
 async fn a_burst_is_spread_over_time() {
-    let bench = Bench::new(|_, _| Reply::status(200, "{}"));
-    let transport = limited(&bench, 5);
+    let bench = TokenServiceFixture::new(|_, _| ScriptedReply::status(200, "{}"));
+    let transport = limited_transport(&bench, 5);
     let burst = async {
         for _ in 0..35 {
-            transport.send(&ask()).await.map(|_| ()).unwrap();
+            transport.send(&test_exchange()).await.map(|_| ()).unwrap();
         }
     };
     // Five leave at once, then fifteen a second.
-    let ((), took) = bench.timed(burst).await;
+    let ((), took) = bench.run_and_measure(burst).await;
     assert!(took.abs_diff(Duration::from_secs(2)) < Duration::from_millis(1), "{took:?}");
 }
 
 #[tokio::test]
-async fn whoever_gets_no_turn_within_the_budget_is_told_so() {
-    let bench = Bench::new(|_, _| Reply::Silence);
+async fn waiting_beyond_the_budget_returns_concurrency_limit_reached() {
+    let bench = TokenServiceFixture::new(|_, _| ScriptedReply::NoResponse);
     let retry = RetrySettings {
         attempts: 1,
         attempt_timeout: Duration::from_secs(100),
@@ -255,10 +255,10 @@ async fn whoever_gets_no_turn_within_the_budget_is_told_so() {
     let options = TokenTransportOptions { limits, retry: Some(retry), ..bench.options() };
     let transport = TokenTransport::new(options);
     let first = transport.clone();
-    let first = tokio::spawn(async move { first.send(&ask()).await.map(|_| ()) });
-    bench.settle().await;
-    let (outcome, took) = bench.timed(transport.send(&ask())).await;
-    assert!(matches!(outcome.map(|_| ()), Err(TokenError::Crowded { .. })));
+    let first = tokio::spawn(async move { first.send(&test_exchange()).await.map(|_| ()) });
+    bench.run_pending_tasks().await;
+    let (outcome, took) = bench.run_and_measure(transport.send(&test_exchange())).await;
+    assert!(matches!(outcome.map(|_| ()), Err(TokenError::ConcurrencyLimitReached { .. })));
     assert_eq!(took, RetrySettings::default().budget);
     first.abort();
 }

@@ -1,53 +1,53 @@
 use jiff::ToSpan;
 use proptest::prelude::*;
 
-use super::super::tests::cluster;
-use super::super::{Policy, Stamps, timeline};
+use super::super::tests::identities_of_cluster;
+use super::super::{RenewalPolicy, ForecastTimestamps, timeline};
 use super::*;
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn stamps(days: i64) -> Stamps {
-    Stamps {
+fn timestamps_ending_in_days(days: i64) -> ForecastTimestamps {
+    ForecastTimestamps {
         renew_after: Some(now() + (days * 12).hours()),
         not_after: Some(now() + (days * 24).hours()),
-        ..Stamps::default()
+        ..ForecastTimestamps::default()
     }
 }
 
-fn of(name: &str, component: &str, stamps: Stamps, at: Timestamp) -> String {
-    calendar(&timeline(&[cluster(name, &[(component, stamps)])], &Policy::default(), at), at)
+fn calendar_of(name: &str, component: &str, stamps: ForecastTimestamps, at: Timestamp) -> String {
+    render_icalendar(&renewal_timeline(&[identities_of_cluster(name, &[(component, stamps)])], &RenewalPolicy::default(), at), at)
 }
 
 /// A property of a calendar.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Line {
+struct ICalendarProperty {
     name: String,
     parameters: Vec<String>,
     value: String,
 }
 
 /// Reads the grammar of RFC 5545 3.1, written from the document and not from the code above.
-fn parse(text: &str) -> Vec<Line> {
+fn parse_icalendar(text: &str) -> Vec<ICalendarProperty> {
     assert!(text.ends_with("\r\n"));
     assert!(!text.replace("\r\n", "").contains(['\r', '\n']), "every line ends with CRLF");
     for line in text.split("\r\n") {
         assert!(line.len() <= 75, "{} octets: {line}", line.len());
     }
     let unfolded = text.replace("\r\n ", "");
-    unfolded.trim_end_matches("\r\n").split("\r\n").map(parse_line).collect()
+    unfolded.trim_end_matches("\r\n").split("\r\n").map(parse_property).collect()
 }
 
-fn parse_line(line: &str) -> Line {
+fn parse_property(line: &str) -> ICalendarProperty {
     let (head, value) = line.split_once(':').unwrap_or_else(|| panic!("no value: {line}"));
     let mut parts = head.split(';').map(str::to_owned);
     let name = parts.next().unwrap();
     assert!(name.chars().all(|it| it.is_ascii_alphanumeric() || it == '-') && !name.is_empty());
     // VALUE-CHAR = WSP / %x21-7E / NON-US-ASCII
     assert!(value.chars().all(|it| it == '\t' || (it >= ' ' && it != '\u{7f}')), "{value:?}");
-    Line { name, parameters: parts.collect(), value: value.to_owned() }
+    ICalendarProperty { name, parameters: parts.collect(), value: value.to_owned() }
 }
 
 /// A TEXT value: no bare separator, no unknown escape.
@@ -69,7 +69,7 @@ fn unescape(value: &str) -> String {
 }
 
 /// Components in their order, each closed before the one around it.
-fn assert_nested(lines: &[Line]) {
+fn assert_nested(lines: &[ICalendarProperty]) {
     let mut open: Vec<&str> = Vec::new();
     for line in lines {
         match line.name.as_str() {
@@ -92,9 +92,9 @@ fn assert_nested(lines: &[Line]) {
 }
 
 /// The events: their own properties, without those of their alarms.
-fn events(lines: &[Line]) -> Vec<Vec<&Line>> {
+fn events(lines: &[ICalendarProperty]) -> Vec<Vec<&ICalendarProperty>> {
     let mut events = Vec::new();
-    let mut current: Option<Vec<&Line>> = None;
+    let mut current: Option<Vec<&ICalendarProperty>> = None;
     let mut in_alarm = false;
     for line in lines {
         match (line.name.as_str(), line.value.as_str()) {
@@ -113,7 +113,7 @@ fn events(lines: &[Line]) -> Vec<Vec<&Line>> {
     events
 }
 
-fn value<'a>(event: &[&'a Line], name: &str) -> &'a str {
+fn property_value<'a>(event: &[&'a ICalendarProperty], name: &str) -> &'a str {
     let mut found = event.iter().filter(|line| line.name == name);
     let value = &found.next().unwrap_or_else(|| panic!("no {name}")).value;
     assert!(found.next().is_none(), "{name} twice");
@@ -122,12 +122,12 @@ fn value<'a>(event: &[&'a Line], name: &str) -> &'a str {
 
 #[test]
 fn a_calendar_has_an_event_for_each_moment_ahead() {
-    let lines = parse(&of("harbour", "disk", stamps(90), now()));
+    let lines = parse_icalendar(&calendar_of("harbour", "disk", timestamps_ending_in_days(90), now()));
     assert_nested(&lines);
     assert_eq!((lines[0].name.as_str(), lines[1].value.as_str()), ("BEGIN", "2.0"));
     let events = events(&lines);
     let told: Vec<_> =
-        events.iter().map(|event| (value(event, "UID"), value(event, "DTSTART"))).collect();
+        events.iter().map(|event| (property_value(event, "UID"), property_value(event, "DTSTART"))).collect();
     assert_eq!(
         told,
         [
@@ -138,46 +138,46 @@ fn a_calendar_has_an_event_for_each_moment_ahead() {
         ]
     );
     for event in &events {
-        assert_eq!(value(event, "DTSTAMP"), "20260101T000000Z");
-        assert!(unescape(value(event, "SUMMARY")).ends_with("disk of clusters/harbour"));
+        assert_eq!(property_value(event, "DTSTAMP"), "20260101T000000Z");
+        assert!(unescape(property_value(event, "SUMMARY")).ends_with("disk of clusters/harbour"));
     }
     let alarms = lines.iter().filter(|line| line.name == "TRIGGER").count();
     assert_eq!(alarms, 2, "what needs somebody rings a day before");
 }
 
 #[test]
-fn what_has_passed_is_left_out_and_an_end_stays() {
+fn past_milestones_are_omitted_except_expiry() {
     let later = now() + (50 * 24).hours();
-    let text = of("harbour", "disk", stamps(90), later);
-    assert_eq!(events(&parse(&text)).len(), 2);
-    let ended = of("harbour", "disk", stamps(90), now() + (91 * 24).hours());
-    let lines = parse(&ended);
+    let text = calendar_of("harbour", "disk", timestamps_ending_in_days(90), later);
+    assert_eq!(events(&parse_icalendar(&text)).len(), 2);
+    let ended = calendar_of("harbour", "disk", timestamps_ending_in_days(90), now() + (91 * 24).hours());
+    let lines = parse_icalendar(&ended);
     let events = events(&lines);
     assert_eq!(events.len(), 1);
-    let description = unescape(value(&events[0], "DESCRIPTION"));
+    let description = unescape(property_value(&events[0], "DESCRIPTION"));
     assert!(description.contains("ends.\nNext: renew the vault's secret, and"), "{description}");
-    assert!(parse(&of("harbour", "disk", Stamps::default(), now())).len() > 5, "an empty calendar");
+    assert!(parse_icalendar(&calendar_of("harbour", "disk", ForecastTimestamps::default(), now())).len() > 5, "an empty calendar");
 }
 
 #[test]
 fn a_renewal_moves_events_and_adds_none() {
     let uids = |days| {
-        let text = of("harbour", "disk", stamps(days), now());
-        let lines = parse(&text);
-        events(&lines).iter().map(|event| value(event, "UID").to_owned()).collect::<Vec<_>>()
+        let text = calendar_of("harbour", "disk", timestamps_ending_in_days(days), now());
+        let lines = parse_icalendar(&text);
+        events(&lines).iter().map(|event| property_value(event, "UID").to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(uids(90), uids(180));
-    let several = timeline(
+    let several = renewal_timeline(
         &[
-            cluster("a", &[("disk", stamps(9)), ("file", stamps(9))]),
-            cluster("b", &[("disk", stamps(9))]),
+            identities_of_cluster("a", &[("disk", timestamps_ending_in_days(9)), ("file", timestamps_ending_in_days(9))]),
+            identities_of_cluster("b", &[("disk", timestamps_ending_in_days(9))]),
         ],
-        &Policy::default(),
+        &RenewalPolicy::default(),
         now(),
     );
-    let lines = parse(&calendar(&several, now()));
+    let lines = parse_icalendar(&render_icalendar(&several, now()));
     let mut all: Vec<_> =
-        events(&lines).iter().map(|event| value(event, "UID").to_owned()).collect();
+        events(&lines).iter().map(|event| property_value(event, "UID").to_owned()).collect();
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 12);
@@ -185,17 +185,17 @@ fn a_renewal_moves_events_and_adds_none() {
 
 #[test]
 fn the_same_forecast_gives_the_same_bytes() {
-    assert_eq!(of("a", "disk", stamps(9), now()), of("a", "disk", stamps(9), now()));
+    assert_eq!(calendar_of("a", "disk", timestamps_ending_in_days(9), now()), calendar_of("a", "disk", timestamps_ending_in_days(9), now()));
 }
 
 proptest! {
     #[test]
-    fn whatever_names_hold_the_grammar_is_kept(name in ".{0,120}", component in "[\\x00-\\x7f]{0,60}") {
-        let text = of(&name, &component, stamps(90), now());
-        let lines = parse(&text);
+    fn any_name_gives_a_valid_icalendar(name in ".{0,120}", component in "[\\x00-\\x7f]{0,60}") {
+        let text = calendar_of(&name, &component, timestamps_ending_in_days(90), now());
+        let lines = parse_icalendar(&text);
         assert_nested(&lines);
         for event in events(&lines) {
-            let summary = unescape(value(&event, "SUMMARY"));
+            let summary = unescape(property_value(&event, "SUMMARY"));
             let clean = |text: &str| text.chars().filter(|it| !it.is_control()).collect::<String>();
             let expected = format!("{} of clusters/{}", clean(&component), clean(&name));
             prop_assert!(clean(&summary).ends_with(&expected), "{}", summary);

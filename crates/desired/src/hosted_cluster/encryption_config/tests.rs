@@ -1,9 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::fixture::{KMS, changed, example, names, valid, wire};
+use crate::fixture::{KMS, example_with_changes, example_json, example_render_context, validated_cluster, parse_hosted_cluster_json};
 
-fn key(vault: &str, name: &str, version: &str) -> EncryptionKey {
+fn encryption_key(vault: &str, name: &str, version: &str) -> EncryptionKey {
     EncryptionKey {
         vault: vault.parse().unwrap(),
         name: name.parse().unwrap(),
@@ -11,35 +11,35 @@ fn key(vault: &str, name: &str, version: &str) -> EncryptionKey {
     }
 }
 
-fn encryption(active: EncryptionKey, managed_hsm: bool) -> Encryption {
-    Encryption { active_key: active, backup_key: None, managed_hsm, private_access: false }
+fn encryption_with(active: EncryptionKey, managed_hsm: bool) -> KmsEncryption {
+    KmsEncryption { active_key: active, backup_key: None, is_managed_hsm: managed_hsm, is_private_access: false }
 }
 
 #[test]
 fn provider_names_are_those_of_the_reference() {
-    let name = |key: EncryptionKey, hsm: bool| encryption(key.clone(), hsm).provider_name(&key);
-    assert_eq!(name(key("vault", "key", "1"), false), "azure-be23a676");
-    assert_eq!(name(key("test-kms-keyvault", "test-key", "1"), false), "azure-b6969f37");
-    assert_eq!(name(key("vault", "key", "1"), true), "azure-46685c54");
+    let name = |key: EncryptionKey, hsm: bool| encryption_with(key.clone(), hsm).provider_name(&key);
+    assert_eq!(name(encryption_key("vault", "key", "1"), false), "azure-be23a676");
+    assert_eq!(name(encryption_key("test-kms-keyvault", "test-key", "1"), false), "azure-b6969f37");
+    assert_eq!(name(encryption_key("vault", "key", "1"), true), "azure-46685c54");
 }
 
 #[test]
 fn a_backup_key_is_read_after_the_active_one_and_before_plain_values() {
-    let mut encryption = encryption(key("vault", "key", "2"), false);
-    encryption.backup_key = Some(key("vault", "key", "1"));
-    insta::assert_snapshot!(encryption_config(&encryption));
+    let mut encryption = encryption_with(encryption_key("vault", "key", "2"), false);
+    encryption.backup_key = Some(encryption_key("vault", "key", "1"));
+    insta::assert_snapshot!(render_encryption_config(&encryption));
 }
 
 #[test]
 fn there_is_no_configuration_without_a_key() {
-    let cluster = valid(&changed(&[("/spec/secretEncryption".to_owned(), Value::Null)]));
-    assert_eq!(desired_encryption_config(&cluster, &names()), None);
-    assert!(desired_encryption_config(&valid(&changed(&[])), &names()).is_some());
+    let cluster = validated_cluster(&example_with_changes(&[("/spec/secretEncryption".to_owned(), Value::Null)]));
+    assert_eq!(desired_encryption_config(&cluster, &example_render_context()), None);
+    assert!(desired_encryption_config(&validated_cluster(&example_with_changes(&[])), &example_render_context()).is_some());
 }
 
 /// Versions of the active and the backup key, for versions in the spec and a status.
-fn parts(spec: (&str, Option<&str>), status: Value) -> (String, Option<String>) {
-    let mut example = example();
+fn key_role_versions(spec: (&str, Option<&str>), status: Value) -> (String, Option<String>) {
+    let mut example = example_json();
     let azure = example.pointer_mut(KMS).unwrap();
     azure["activeKey"]["keyVersion"] = json!(spec.0);
     if let Some(version) = spec.1 {
@@ -47,8 +47,8 @@ fn parts(spec: (&str, Option<&str>), status: Value) -> (String, Option<String>) 
         azure["backupKey"]["keyVersion"] = json!(version);
     }
     example["status"] = json!({"secretEncryption": status});
-    let wire = wire(example);
-    let encryption = with_key_roles(&valid(&wire), &wire).encryption.unwrap();
+    let wire = parse_hosted_cluster_json(example);
+    let encryption = with_key_roles(&validated_cluster(&wire), &wire).encryption.unwrap();
     let version = |key: EncryptionKey| String::from(key.version);
     (version(encryption.active_key), encryption.backup_key.map(version))
 }
@@ -59,22 +59,22 @@ fn status_key(version: &str) -> Value {
 }
 
 #[test]
-fn until_the_status_knows_a_key_the_spec_says_the_parts() {
-    assert_eq!(parts(("2", Some("1")), Value::Null), ("2".to_owned(), Some("1".to_owned())));
-    assert_eq!(parts(("2", None), json!({"history": []})), ("2".to_owned(), None));
+fn spec_decides_key_roles_until_the_status_has_a_key() {
+    assert_eq!(key_role_versions(("2", Some("1")), Value::Null), ("2".to_owned(), Some("1".to_owned())));
+    assert_eq!(key_role_versions(("2", None), json!({"history": []})), ("2".to_owned(), None));
     let unusable = json!({"activeKey": {"azure": {"keyVaultName": "x"}}});
-    assert_eq!(parts(("2", Some("1")), unusable), ("2".to_owned(), Some("1".to_owned())));
+    assert_eq!(key_role_versions(("2", Some("1")), unusable), ("2".to_owned(), Some("1".to_owned())));
 }
 
 #[test]
-fn a_rotation_has_two_stages_and_the_backup_key_of_the_spec_has_no_part_in_it() {
+fn rotation_has_two_stages_and_ignores_the_backup_key() {
     let stage = |state: Option<&str>| {
         let status = json!({
             "activeKey": status_key("1"),
             "targetKey": status_key("2"),
             "history": state.map(|state| json!({"state": state})).into_iter().collect::<Vec<_>>(),
         });
-        parts(("3", Some("0")), status)
+        key_role_versions(("3", Some("0")), status)
     };
     let (old_writes, new_writes) =
         (("1".to_owned(), Some("2".to_owned())), ("2".to_owned(), Some("1".to_owned())));
@@ -86,22 +86,22 @@ fn a_rotation_has_two_stages_and_the_backup_key_of_the_spec_has_no_part_in_it() 
 }
 
 #[test]
-fn a_key_that_the_spec_changed_only_decrypts_until_somebody_records_a_rotation() {
+fn changed_key_only_decrypts_until_a_rotation_is_recorded() {
     let known = json!({"activeKey": status_key("1"), "history": [{"state": "Completed"}]});
-    assert_eq!(parts(("2", None), known), ("1".to_owned(), Some("2".to_owned())));
+    assert_eq!(key_role_versions(("2", None), known), ("1".to_owned(), Some("2".to_owned())));
 }
 
 #[test]
 fn a_key_that_is_promoted_moves_to_the_other_socket_and_keeps_its_provider() {
-    let (old, new) = (key("vault", "key", "1"), key("vault", "key", "2"));
-    let mut before = encryption(old.clone(), false);
+    let (old, new) = (encryption_key("vault", "key", "1"), encryption_key("vault", "key", "2"));
+    let mut before = encryption_with(old.clone(), false);
     before.backup_key = Some(new.clone());
-    let mut after = encryption(new.clone(), false);
+    let mut after = encryption_with(new.clone(), false);
     after.backup_key = Some(old.clone());
     for key in [&old, &new] {
         assert_eq!(before.provider_name(key), after.provider_name(key));
-        let part = |encryption: &Encryption| {
-            encryption.keys().find(|(_, known)| *known == key).map(|(part, _)| part.endpoint())
+        let part = |encryption: &KmsEncryption| {
+            encryption.keys().find(|(_, known)| *known == key).map(|(part, _)| part.socket_endpoint())
         };
         assert_ne!(part(&before), part(&after));
     }
@@ -111,5 +111,5 @@ fn a_key_that_is_promoted_moves_to_the_other_socket_and_keeps_its_provider() {
 fn a_rotation_that_is_over_has_one_key() {
     let mut status = json!({"activeKey": status_key("2"), "history": [{"state": "Completed"}]});
     status["activeKey"]["azure"]["keyName"] = json!("etcd-encryption");
-    assert_eq!(parts(("2", Some("1")), status), ("2".to_owned(), None));
+    assert_eq!(key_role_versions(("2", Some("1")), status), ("2".to_owned(), None));
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{KMS, example, objects_of, valid, wire};
+use crate::fixture::{KMS, example_json, desired_objects_of, validated_cluster, parse_hosted_cluster_json};
 use crate::hosted_cluster::encryption_config::{ENCRYPTION_CONFIG_SECRET, with_key_roles};
 
 fn now() -> Timestamp {
@@ -7,8 +7,8 @@ fn now() -> Timestamp {
 }
 
 /// The example with these versions of its keys, and this record.
-fn cluster(active: &str, backup: Option<&str>, record: &Value) -> HostedCluster {
-    let mut example = example();
+fn cluster_with_key_record(active: &str, backup: Option<&str>, record: &Value) -> HostedCluster {
+    let mut example = example_json();
     let azure = example.pointer_mut(KMS).unwrap();
     azure["activeKey"]["keyVersion"] = json!(active);
     if let Some(backup) = backup {
@@ -16,40 +16,40 @@ fn cluster(active: &str, backup: Option<&str>, record: &Value) -> HostedCluster 
         azure["backupKey"]["keyVersion"] = json!(backup);
     }
     example["status"] = json!({"secretEncryption": record});
-    wire(example)
+    parse_hosted_cluster_json(example)
 }
 
 /// With these providers in the configuration that is there.
-fn step(wire: &HostedCluster, providers: Option<&[&str]>, has_rolled: bool) -> KeyStep {
+fn next_step(wire: &HostedCluster, providers: Option<&[&str]>, has_rolled: bool) -> KeyRotationStep {
     let configured = providers.map(|providers| ConfiguredProviders {
         writer: providers.first().copied().unwrap_or_default().to_owned(),
         readers: providers.iter().map(|&name| name.to_owned()).collect(),
     });
-    key_step(
-        &valid(wire),
+    next_key_rotation_step(
+        &validated_cluster(wire),
         wire,
-        &KeyEvidence { configured: configured.as_ref(), has_rolled, now: now() },
+        &KeyRotationInputs { configured_providers: configured.as_ref(), is_rolled_out: has_rolled, now: now() },
     )
 }
 
 /// What is recorded, or nothing where it stays.
-fn next(wire: &HostedCluster, has_rolled: bool) -> Option<Value> {
-    match step(wire, None, has_rolled) {
-        KeyStep::Record { status, .. } => Some(status),
-        KeyStep::Keep => None,
-        KeyStep::Lost(problem) => panic!("{problem}"),
+fn next_record(wire: &HostedCluster, has_rolled: bool) -> Option<Value> {
+    match next_step(wire, None, has_rolled) {
+        KeyRotationStep::Record { status, .. } => Some(status),
+        KeyRotationStep::Unchanged => None,
+        KeyRotationStep::WouldLoseKey(problem) => panic!("{problem}"),
     }
 }
 
 /// The versions that write and read by a record.
-fn parts(wire: &HostedCluster) -> (String, Option<String>) {
-    let encryption = with_key_roles(&valid(wire), wire).encryption.unwrap();
+fn key_role_versions(wire: &HostedCluster) -> (String, Option<String>) {
+    let encryption = with_key_roles(&validated_cluster(wire), wire).encryption.unwrap();
     let version = |key: EncryptionKey| String::from(key.version);
     (version(encryption.active_key), encryption.backup_key.map(version))
 }
 
-fn provider(wire: &HostedCluster, version: &str) -> String {
-    let encryption = valid(wire).encryption.unwrap();
+fn provider_name(wire: &HostedCluster, version: &str) -> String {
+    let encryption = validated_cluster(wire).encryption.unwrap();
     let key = EncryptionKey { version: version.parse().unwrap(), ..encryption.active_key.clone() };
     encryption.provider_name(&key)
 }
@@ -60,121 +60,121 @@ fn versions(writes: &str, reads: &str) -> (String, Option<String>) {
 
 #[test]
 fn a_changed_key_is_read_by_every_api_server_before_it_writes_and_the_old_one_stays() {
-    let unrecorded = cluster("1", None, &Value::Null);
-    let first = next(&unrecorded, false).unwrap();
+    let unrecorded = cluster_with_key_record("1", None, &Value::Null);
+    let first = next_record(&unrecorded, false).unwrap();
     assert_eq!(first["activeKey"]["azure"]["keyVersion"], "1");
-    assert_eq!(next(&cluster("1", None, &first), true), None, "it is settled");
+    assert_eq!(next_record(&cluster_with_key_record("1", None, &first), true), None, "it is settled");
 
-    let changed = cluster("2", None, &first);
-    assert_eq!(parts(&changed), versions("1", "2"), "before anybody wrote anything");
-    let begun = next(&changed, true).unwrap();
-    assert_eq!(begun["history"][0]["state"], READ_ONLY_DEPLOY);
-    let waiting = cluster("2", None, &begun);
-    assert_eq!(parts(&waiting), versions("1", "2"));
-    assert!(awaits_rollout(&valid(&waiting), &waiting));
-    assert_eq!(next(&waiting, false), None);
+    let changed = cluster_with_key_record("2", None, &first);
+    assert_eq!(key_role_versions(&changed), versions("1", "2"), "before anybody wrote anything");
+    let begun = next_record(&changed, true).unwrap();
+    assert_eq!(begun["history"][0]["state"], READ_ONLY_DEPLOY_STATE);
+    let waiting = cluster_with_key_record("2", None, &begun);
+    assert_eq!(key_role_versions(&waiting), versions("1", "2"));
+    assert!(awaits_api_server_rollout(&validated_cluster(&waiting), &waiting));
+    assert_eq!(next_record(&waiting, false), None);
 
-    let promoted = next(&waiting, true).unwrap();
+    let promoted = next_record(&waiting, true).unwrap();
     assert_eq!(promoted["history"].as_array().unwrap().len(), 1);
-    assert_eq!(promoted["history"][0]["state"], WRITE_PROMOTE);
+    assert_eq!(promoted["history"][0]["state"], WRITE_PROMOTE_STATE);
     assert_eq!(promoted["history"][0]["startedTime"], "2026-06-01T12:00:00Z");
-    let promoted = cluster("2", None, &promoted);
-    assert_eq!(parts(&promoted), versions("2", "1"));
-    assert_eq!(next(&promoted, true), None, "until somebody records otherwise");
-    assert!(!awaits_rollout(&valid(&promoted), &promoted));
-    let lint = lint_rotation(&promoted).unwrap();
+    let promoted = cluster_with_key_record("2", None, &promoted);
+    assert_eq!(key_role_versions(&promoted), versions("2", "1"));
+    assert_eq!(next_record(&promoted, true), None, "until somebody records otherwise");
+    assert!(!awaits_api_server_rollout(&validated_cluster(&promoted), &promoted));
+    let lint = lint_key_rotation(&promoted).unwrap();
     assert!(lint.message.contains("version `2`") && lint.message.contains("version `1`"));
 
     // Whatever the spec becomes meanwhile waits.
     let record = promoted.unknown["status"]["secretEncryption"].clone();
-    let third = cluster("3", None, &record);
-    assert_eq!((parts(&third), next(&third, true)), (versions("2", "1"), None));
+    let third = cluster_with_key_record("3", None, &record);
+    assert_eq!((key_role_versions(&third), next_record(&third, true)), (versions("2", "1"), None));
     // Somebody wrote all values anew, and recorded it.
     let ended = json!({"activeKey": record["targetKey"], "history": record["history"]});
-    assert_eq!(next(&cluster("2", None, &ended), true), None);
-    assert_eq!(parts(&cluster("3", None, &ended)), versions("2", "3"));
-    let again = next(&cluster("3", None, &ended), true).unwrap();
+    assert_eq!(next_record(&cluster_with_key_record("2", None, &ended), true), None);
+    assert_eq!(key_role_versions(&cluster_with_key_record("3", None, &ended)), versions("2", "3"));
+    let again = next_record(&cluster_with_key_record("3", None, &ended), true).unwrap();
     assert_eq!(again["history"].as_array().unwrap().len(), 2);
 }
 
 #[test]
-fn a_key_that_wrote_nothing_yet_gives_way() {
-    let first = next(&cluster("1", None, &Value::Null), false).unwrap();
-    let begun = next(&cluster("2", None, &first), false).unwrap();
-    let replaced = next(&cluster("3", None, &begun), true).unwrap();
+fn unused_target_key_is_replaced() {
+    let first = next_record(&cluster_with_key_record("1", None, &Value::Null), false).unwrap();
+    let begun = next_record(&cluster_with_key_record("2", None, &first), false).unwrap();
+    let replaced = next_record(&cluster_with_key_record("3", None, &begun), true).unwrap();
     assert_eq!(replaced["targetKey"]["azure"]["keyVersion"], "3");
     let states: Vec<_> =
         replaced["history"].as_array().unwrap().iter().map(|it| &it["state"]).collect();
-    assert_eq!(states, [READ_ONLY_DEPLOY, INTERRUPTED]);
-    assert_eq!(parts(&cluster("3", None, &replaced)), versions("1", "3"));
+    assert_eq!(states, [READ_ONLY_DEPLOY_STATE, INTERRUPTED_STATE]);
+    assert_eq!(key_role_versions(&cluster_with_key_record("3", None, &replaced)), versions("1", "3"));
 
-    let back = next(&cluster("1", None, &begun), true).unwrap();
-    assert_eq!((back.get("targetKey"), &back["history"][0]["state"]), (None, &json!(INTERRUPTED)));
-    assert_eq!(parts(&cluster("1", None, &back)), ("1".to_owned(), None));
+    let back = next_record(&cluster_with_key_record("1", None, &begun), true).unwrap();
+    assert_eq!((back.get("targetKey"), &back["history"][0]["state"]), (None, &json!(INTERRUPTED_STATE)));
+    assert_eq!(key_role_versions(&cluster_with_key_record("1", None, &back)), ("1".to_owned(), None));
 }
 
 #[test]
-fn what_is_recorded_first_is_what_writes_and_never_loses_what_is_read() {
-    let both = cluster("2", Some("1"), &Value::Null);
+fn first_record_is_the_writing_key_and_keeps_read_keys() {
+    let both = cluster_with_key_record("2", Some("1"), &Value::Null);
     for (writer, parts_then) in [("2", versions("2", "1")), ("1", versions("1", "2"))] {
-        let writer = provider(&both, writer);
-        let KeyStep::Record { status, .. } = step(&both, Some(&[&writer]), false) else { panic!() };
-        assert_eq!(parts(&cluster("2", Some("1"), &status)), parts_then);
+        let writer = provider_name(&both, writer);
+        let KeyRotationStep::Record { status, .. } = next_step(&both, Some(&[&writer]), false) else { panic!() };
+        assert_eq!(key_role_versions(&cluster_with_key_record("2", Some("1"), &status)), parts_then);
     }
     // Somebody changed the key while nobody recorded it.
-    let changed = cluster("2", None, &Value::Null);
-    let [old, new] = ["1", "2"].map(|version| provider(&changed, version));
+    let changed = cluster_with_key_record("2", None, &Value::Null);
+    let [old, new] = ["1", "2"].map(|version| provider_name(&changed, version));
     for providers in [&[&*old][..], &[], &[&*old, &*new]] {
-        let KeyStep::Lost(problem) = step(&changed, Some(providers), true) else { panic!() };
+        let KeyRotationStep::WouldLoseKey(problem) = next_step(&changed, Some(providers), true) else { panic!() };
         assert_eq!(problem.field, "spec.secretEncryption.kms.azure.activeKey");
         assert!(problem.message.contains("encrypts with another key"), "{problem}");
     }
-    assert!(matches!(step(&changed, Some(&[&new]), false), KeyStep::Record { .. }));
+    assert!(matches!(next_step(&changed, Some(&[&new]), false), KeyRotationStep::Record { .. }));
 }
 
 #[test]
-fn a_record_that_is_lost_after_the_new_key_writes_loses_no_key_that_is_read() {
+fn lost_record_after_promotion_keeps_every_read_key() {
     // The record said that the old key is read; the spec names the new one alone.
-    let lost = cluster("2", None, &Value::Null);
-    let [old, new] = ["1", "2"].map(|version| provider(&lost, version));
+    let lost = cluster_with_key_record("2", None, &Value::Null);
+    let [old, new] = ["1", "2"].map(|version| provider_name(&lost, version));
     for stranger in [&*old, "aescbc"] {
-        let KeyStep::Lost(problem) = step(&lost, Some(&[&new, stranger]), true) else { panic!() };
+        let KeyRotationStep::WouldLoseKey(problem) = next_step(&lost, Some(&[&new, stranger]), true) else { panic!() };
         assert!(problem.message.contains(&format!("provider `{stranger}`")), "{problem}");
         assert!(problem.hint.unwrap().contains("`backupKey`"));
     }
     // What the hint says.
-    let named = cluster("2", Some("1"), &Value::Null);
-    let KeyStep::Record { status, .. } = step(&named, Some(&[&new, &old]), true) else { panic!() };
-    assert_eq!(parts(&cluster("2", Some("1"), &status)), versions("2", "1"));
-    assert!(matches!(step(&named, Some(&[&new, &old, "aescbc"]), true), KeyStep::Lost(_)));
+    let named = cluster_with_key_record("2", Some("1"), &Value::Null);
+    let KeyRotationStep::Record { status, .. } = next_step(&named, Some(&[&new, &old]), true) else { panic!() };
+    assert_eq!(key_role_versions(&cluster_with_key_record("2", Some("1"), &status)), versions("2", "1"));
+    assert!(matches!(next_step(&named, Some(&[&new, &old, "aescbc"]), true), KeyRotationStep::WouldLoseKey(_)));
 }
 
 #[test]
 fn the_writer_is_the_first_provider_of_what_is_rendered() {
-    let wire = cluster("2", Some("1"), &Value::Null);
-    let objects = objects_of(&wire);
+    let wire = cluster_with_key_record("2", Some("1"), &Value::Null);
+    let objects = desired_objects_of(&wire);
     let mut secrets = objects.iter().filter(|it| it.key.name == ENCRYPTION_CONFIG_SECRET);
-    let found = providers_in(&secrets.next().unwrap().value);
-    assert_eq!(found.writer, provider(&wire, "2"));
-    assert_eq!(found.readers, ["1", "2"].map(|version| provider(&wire, version)).into());
-    assert_eq!(providers_in(&json!({})), ConfiguredProviders::default());
+    let found = read_configured_providers(&secrets.next().unwrap().value);
+    assert_eq!(found.writer, provider_name(&wire, "2"));
+    assert_eq!(found.readers, ["1", "2"].map(|version| provider_name(&wire, version)).into());
+    assert_eq!(read_configured_providers(&json!({})), ConfiguredProviders::default());
 }
 
 /// What is in a configuration of others.
-fn providers_of(text: &str) -> ConfiguredProviders {
+fn parse_providers(text: &str) -> ConfiguredProviders {
     let bytes = serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap();
-    providers_in(&json!({"data": {(ENCRYPTION_CONFIG): bytes}}))
+    read_configured_providers(&json!({"data": {(ENCRYPTION_CONFIG_KEY): bytes}}))
 }
 
 /// Who writes in it.
-fn writer_of(text: &str) -> String {
-    providers_of(text).writer
+fn parse_writer(text: &str) -> String {
+    parse_providers(text).writer
 }
 
 #[test]
-fn everybody_who_reads_is_found_wherever_it_stands() {
+fn all_reading_providers_are_found() {
     let text = "resources:\n- providers: [{kms: {name: x}}, {kms: {name: z}}, {identity: {}}]\n- providers: [{identity: {}}, {aescbc: {}}]\n";
-    let readers = providers_of(text).readers;
+    let readers = parse_providers(text).readers;
     assert_eq!(readers.iter().collect::<Vec<_>>(), ["aescbc", "x", "z"]);
 }
 
@@ -189,12 +189,12 @@ fn the_writer_is_found_however_the_configuration_is_written() {
         // One key for all of it, but for what is not encrypted.
         "resources:\n- providers: [{kms: {name: x}}]\n- providers: [{identity: {}}]\n- providers: [{kms: {name: x}}]\n",
     ] {
-        assert_eq!(writer_of(text), "x", "{text}");
+        assert_eq!(parse_writer(text), "x", "{text}");
     }
 }
 
 #[test]
-fn no_writer_is_guessed() {
+fn ambiguous_configuration_has_no_writer() {
     for text in [
         "",
         "resources: []",
@@ -214,25 +214,25 @@ fn no_writer_is_guessed() {
         "resources:\n- providers: [{kms: {name: x}}",
         "- kms:\n  name: x\n",
     ] {
-        assert_eq!(writer_of(text), "", "{text}");
+        assert_eq!(parse_writer(text), "", "{text}");
     }
     for data in [
         json!({}),
-        json!({(ENCRYPTION_CONFIG): "no base64!"}),
-        json!({(ENCRYPTION_CONFIG): "/w=="}),
+        json!({(ENCRYPTION_CONFIG_KEY): "no base64!"}),
+        json!({(ENCRYPTION_CONFIG_KEY): "/w=="}),
     ] {
-        assert_eq!(providers_in(&json!({"data": data})), ConfiguredProviders::default());
+        assert_eq!(read_configured_providers(&json!({"data": data})), ConfiguredProviders::default());
     }
 }
 
 #[test]
-fn a_deployment_has_rolled_when_nothing_earlier_is_left() {
+fn deployment_is_rolled_out_without_pods_of_old_revisions() {
     let rolled = json!({
         "metadata": {"generation": 4},
         "spec": {"replicas": 3},
         "status": {"observedGeneration": 4, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3},
     });
-    assert!(has_rolled(&rolled));
+    assert!(is_rolled_out(&rolled));
     let changes = [
         ("/metadata/generation", 5),
         ("/spec/replicas", 0),
@@ -244,10 +244,10 @@ fn a_deployment_has_rolled_when_nothing_earlier_is_left() {
     for (pointer, value) in changes {
         let mut deployment = rolled.clone();
         *deployment.pointer_mut(pointer).unwrap() = json!(value);
-        assert!(!has_rolled(&deployment), "{pointer}");
+        assert!(!is_rolled_out(&deployment), "{pointer}");
     }
     let mut leaving = rolled;
     leaving["status"]["terminatingReplicas"] = json!(1);
-    assert!(!has_rolled(&leaving));
-    assert!(!has_rolled(&json!({"spec": {"replicas": 1}})));
+    assert!(!is_rolled_out(&leaving));
+    assert!(!is_rolled_out(&json!({"spec": {"replicas": 1}})));
 }

@@ -4,20 +4,20 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use lanyard_vocabulary::ClientId;
+use lanyard_vocabulary::EntraClientId;
 
-use crate::problem::{Problems, Severity};
+use crate::problem::{ValidationProblems, ProblemSeverity};
 
 /// Collects problems while it checks.
 #[derive(Debug, Default)]
-pub(super) struct Checker {
-    pub(super) problems: Problems,
+pub(super) struct FieldChecker {
+    pub(super) problems: ValidationProblems,
 }
 
-impl Checker {
+impl FieldChecker {
     /// A value that must be there. An empty text is there: whether it may be empty is another
     /// rule.
-    pub(super) fn required<T>(&mut self, field: &str, value: Option<T>) -> Option<T> {
+    pub(super) fn check_required<T>(&mut self, field: &str, value: Option<T>) -> Option<T> {
         if value.is_none() {
             let name = field.rsplit('.').next().unwrap_or(field);
             self.problems.error_with_hint(field, "Required value", format!("set `{name}`"));
@@ -26,19 +26,19 @@ impl Checker {
     }
 
     /// A text that must be there; its length is looked at.
-    pub(super) fn text<'a>(
+    pub(super) fn check_text<'a>(
         &mut self,
         field: &str,
         value: Option<&'a String>,
         lengths: RangeInclusive<usize>,
     ) -> Option<&'a str> {
-        let text = self.required(field, value)?;
-        self.length(field, text, lengths);
+        let text = self.check_required(field, value)?;
+        self.check_length(field, text, lengths);
         Some(text)
     }
 
     /// The length of a text, in characters as the API server counts, whatever it says itself.
-    pub(super) fn length(&mut self, field: &str, text: &str, lengths: RangeInclusive<usize>) {
+    pub(super) fn check_length(&mut self, field: &str, text: &str, lengths: RangeInclusive<usize>) {
         let (count, shortest) = (text.chars().count(), *lengths.start());
         if count < shortest {
             let message = format!(
@@ -53,7 +53,7 @@ impl Checker {
     }
 
     /// How many items a list has.
-    pub(super) fn items(&mut self, field: &str, count: usize, counts: RangeInclusive<usize>) {
+    pub(super) fn check_item_count(&mut self, field: &str, count: usize, counts: RangeInclusive<usize>) {
         let (fewest, most) = (*counts.start(), *counts.end());
         if count < fewest {
             let message = format!(
@@ -68,7 +68,7 @@ impl Checker {
     }
 
     /// A text that must be one of several.
-    pub(super) fn one_of(&mut self, field: &str, text: &str, known: &[&str]) {
+    pub(super) fn check_one_of(&mut self, field: &str, text: &str, known: &[&str]) {
         if known.contains(&text) {
             return;
         }
@@ -84,21 +84,21 @@ impl Checker {
     }
 
     /// A text that must be there and be one of several.
-    pub(super) fn choice<'a>(
+    pub(super) fn check_required_one_of<'a>(
         &mut self,
         field: &str,
         value: Option<&'a String>,
         known: &[&str],
     ) -> Option<&'a str> {
-        let text = self.required(field, value)?;
-        self.one_of(field, text, known);
+        let text = self.check_required(field, value)?;
+        self.check_one_of(field, text, known);
         Some(text)
     }
 
     /// A text that must match a pattern of the schema. The API server looks at the pattern of a text
     /// whose length fits.
-    pub(super) fn pattern(&mut self, field: &str, text: &str, pattern: &str, matches: bool) {
-        if !matches && !self.is_broken(field) {
+    pub(super) fn check_pattern(&mut self, field: &str, text: &str, pattern: &str, matches: bool) {
+        if !matches && !self.has_error(field) {
             let message =
                 format!("Invalid value: \"{text}\": {field} in body should match '{pattern}'");
             self.problems.error(field, message);
@@ -106,7 +106,7 @@ impl Checker {
     }
 
     /// A rule over a text or an object.
-    pub(super) fn rule(&mut self, field: &str, holds: bool, message: &str) {
+    pub(super) fn check_rule(&mut self, field: &str, holds: bool, message: &str) {
         if !holds {
             self.problems.error(field, message);
         }
@@ -114,7 +114,7 @@ impl Checker {
 
     /// A value of a type of ours; a text that is none cannot be used, even where the schema takes
     /// it. Of a field that broke a rule nothing more is said.
-    pub(super) fn parsed<T: FromStr<Err: Display>>(
+    pub(super) fn check_parsed<T: FromStr<Err: Display>>(
         &mut self,
         field: &str,
         text: &str,
@@ -122,7 +122,7 @@ impl Checker {
         match text.parse() {
             Ok(value) => Some(value),
             Err(error) => {
-                if !self.is_broken(field) {
+                if !self.has_error(field) {
                     self.problems.error(field, T::Err::to_string(&error));
                 }
                 None
@@ -131,15 +131,15 @@ impl Checker {
     }
 
     /// Whether the field has broken a rule.
-    pub(super) fn is_broken(&self, field: &str) -> bool {
-        let at_field = |problem: &crate::Problem| {
-            problem.severity == Severity::Error && problem.field == field
+    pub(super) fn has_error(&self, field: &str) -> bool {
+        let at_field = |problem: &crate::ValidationProblem| {
+            problem.severity == ProblemSeverity::Error && problem.field == field
         };
         self.problems.iter().any(at_field)
     }
 
     /// A text that the schema takes and that should be a UUID.
-    pub(super) fn expect_uuid(&mut self, field: &str, text: &str) {
+    pub(super) fn lint_non_uuid(&mut self, field: &str, text: &str) {
         if !is_uuid(text) {
             self.problems.lint(
                 field,
@@ -149,25 +149,25 @@ impl Checker {
         }
     }
 
-    pub(super) fn dns_label(&mut self, field: &str, text: &str) {
+    pub(super) fn check_dns_label(&mut self, field: &str, text: &str) {
         let message = format!(
             "Invalid value: \"{text}\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character"
         );
-        self.rule(field, is_dns_label(text), &message);
+        self.check_rule(field, is_dns_label(text), &message);
     }
 
-    pub(super) fn dns_subdomain(&mut self, field: &str, text: &str) {
+    pub(super) fn check_dns_subdomain(&mut self, field: &str, text: &str) {
         let message = format!(
             "Invalid value: \"{text}\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
         );
         let holds = text.len() <= 253 && text.split('.').all(is_dns_label);
-        self.rule(field, holds, &message);
+        self.check_rule(field, holds, &message);
     }
 }
 
 /// Whether the text is a UUID of the form 8-4-4-4-12.
 pub(super) fn is_uuid(text: &str) -> bool {
-    text.parse::<ClientId>().is_ok()
+    text.parse::<EntraClientId>().is_ok()
 }
 
 /// Whether the text is a DNS label of lower case (RFC 1123).
@@ -181,7 +181,7 @@ pub(super) fn is_dns_label(text: &str) -> bool {
 
 /// Whether the text is a resource id of this form, of which every `*` stands for one part without
 /// a slash in it.
-pub(super) fn has_form(text: &str, form: &str) -> bool {
+pub(super) fn matches_resource_id_form(text: &str, form: &str) -> bool {
     let (parts, expected): (Vec<_>, Vec<_>) =
         (text.split('/').collect(), form.split('/').collect());
     parts.len() == expected.len()

@@ -1,30 +1,30 @@
 //! `spec.secretEncryption`: keys in a vault, and the identity that uses them.
 
-use lanyard_api::hosted_cluster::{AzureKms, HostedClusterSpec, KmsKey};
+use lanyard_api::hosted_cluster::{AzureKmsSpec, HostedClusterSpec, KmsKey};
 use lanyard_vocabulary::Component;
 
-use super::checker::Checker;
-use super::identity::identity;
-use crate::hosted_cluster::{ControlPlaneIdentity, Encryption, EncryptionKey};
+use super::checker::FieldChecker;
+use super::identity::check_identity;
+use crate::hosted_cluster::{ControlPlaneIdentity, KmsEncryption, EncryptionKey};
 
 const FIELD: &str = "spec.secretEncryption.kms";
-const MANAGED_HSM: &str = "ManagedHSM";
+const MANAGED_HSM_TYPE: &str = "ManagedHSM";
 /// The release from which on the reference reaches a Managed HSM.
-const HSM_SINCE: (u64, u64) = (4, 22);
+const FIRST_HSM_RELEASE: (u64, u64) = (4, 22);
 
-type KmsIdentity = (Component, ControlPlaneIdentity);
+type KmsComponentIdentity = (Component, ControlPlaneIdentity);
 
 /// The keys and the identity, where a vault's key encrypts with a managed identity.
-pub(super) fn encryption(
-    checker: &mut Checker,
+pub(super) fn check_encryption(
+    checker: &mut FieldChecker,
     spec: &HostedClusterSpec,
-) -> Option<(Encryption, KmsIdentity)> {
+) -> Option<(KmsEncryption, KmsComponentIdentity)> {
     let encryption = spec.secret_encryption.as_ref()?;
     if encryption.encryption_type.as_deref() != Some("kms") {
         return None;
     }
     // The schema takes the kind without its member, and nothing could be made of that.
-    let kms = checker.required(FIELD, encryption.kms.as_ref())?;
+    let kms = checker.check_required(FIELD, encryption.kms.as_ref())?;
     let provider = kms.provider.as_deref()?;
     if provider != "Azure" {
         checker.problems.lint(
@@ -36,26 +36,26 @@ pub(super) fn encryption(
         );
         return None;
     }
-    let wire = checker.required(&format!("{FIELD}.azure"), kms.azure.as_ref())?;
-    if wire.key_vault_type.as_deref() == Some(MANAGED_HSM) {
-        lint_release(checker, spec);
+    let wire = checker.check_required(&format!("{FIELD}.azure"), kms.azure.as_ref())?;
+    if wire.key_vault_type.as_deref() == Some(MANAGED_HSM_TYPE) {
+        lint_hsm_release(checker, spec);
     }
-    azure(checker, wire)
+    check_azure_kms(checker, wire)
 }
 
 /// The reference's operator refuses a Managed HSM before [`HSM_SINCE`], whose plugin cannot reach
 /// one. An image that is named by its digest does not say its version.
-fn lint_release(checker: &mut Checker, spec: &HostedClusterSpec) {
+fn lint_hsm_release(checker: &mut FieldChecker, spec: &HostedClusterSpec) {
     // The plugin is part of the control plane.
     let mut releases = ["controlPlaneRelease", "release"].into_iter();
     let image = |name: &str| spec.unknown.get(name)?.get("image")?.as_str();
     let Some((name, image)) = releases.find_map(|name| Some((name, image(name)?))) else {
         return;
     };
-    if let Some((major, minor)) = version_of(image).filter(|version| *version < HSM_SINCE) {
-        let (since_major, since_minor) = HSM_SINCE;
+    if let Some((major, minor)) = release_version(image).filter(|version| *version < FIRST_HSM_RELEASE) {
+        let (since_major, since_minor) = FIRST_HSM_RELEASE;
         checker.problems.lint(
-            format!("{}.keyVaultType", Component::Kms.facts().parent.path()),
+            format!("{}.keyVaultType", Component::Kms.definition().parent.path()),
             format!(
                 "a Managed HSM needs release {since_major}.{since_minor}.0 or later, and `spec.{name}.image` is {major}.{minor}"
             ),
@@ -65,17 +65,17 @@ fn lint_release(checker: &mut Checker, spec: &HostedClusterSpec) {
 }
 
 /// The first two numbers of the version in the tag of an image, such as `4.21.3-multi`.
-fn version_of(image: &str) -> Option<(u64, u64)> {
+fn release_version(image: &str) -> Option<(u64, u64)> {
     let (_, tag) = image.split('@').next()?.rsplit_once(':')?;
     let mut numbers = tag.split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn azure(checker: &mut Checker, azure: &AzureKms) -> Option<(Encryption, KmsIdentity)> {
-    let field = Component::Kms.facts().parent.path();
-    let active = key(checker, &format!("{field}.activeKey"), azure.active_key.as_ref());
+fn check_azure_kms(checker: &mut FieldChecker, azure: &AzureKmsSpec) -> Option<(KmsEncryption, KmsComponentIdentity)> {
+    let field = Component::Kms.definition().parent.path();
+    let active = check_key(checker, &format!("{field}.activeKey"), azure.active_key.as_ref());
     let backup_field = format!("{field}.backupKey");
-    let backup = key(checker, &backup_field, azure.backup_key.as_ref());
+    let backup = check_key(checker, &backup_field, azure.backup_key.as_ref());
     if azure.backup_key.is_some() {
         checker.problems.lint(
             backup_field,
@@ -83,21 +83,21 @@ fn azure(checker: &mut Checker, azure: &AzureKms) -> Option<(Encryption, KmsIden
             "keep it while secrets are encrypted with the key, and no longer",
         );
     }
-    let identity = kms_identity(checker, field, azure);
-    let encryption = Encryption {
+    let identity = check_kms_identity(checker, field, azure);
+    let encryption = KmsEncryption {
         active_key: active?,
         backup_key: backup,
-        managed_hsm: azure.key_vault_type.as_deref() == Some(MANAGED_HSM),
-        private_access: azure.key_vault_access.as_deref() == Some("Private"),
+        is_managed_hsm: azure.key_vault_type.as_deref() == Some(MANAGED_HSM_TYPE),
+        is_private_access: azure.key_vault_access.as_deref() == Some("Private"),
     };
     Some((encryption, (Component::Kms, identity?)))
 }
 
 /// Managed Azure uses the managed identity; the other mode belongs to self-managed Azure.
-fn kms_identity(
-    checker: &mut Checker,
+fn check_kms_identity(
+    checker: &mut FieldChecker,
     field: &str,
-    azure: &AzureKms,
+    azure: &AzureKmsSpec,
 ) -> Option<ControlPlaneIdentity> {
     if azure.workload_identity.is_some() && azure.kms.is_none() {
         checker.problems.lint(
@@ -106,17 +106,17 @@ fn kms_identity(
             "name a managed identity in `kms`",
         );
     }
-    identity(checker, &Component::Kms.field_path(), azure.kms.as_ref()?)
+    check_identity(checker, &Component::Kms.field_path(), azure.kms.as_ref()?)
 }
 
-fn key(checker: &mut Checker, field: &str, wire: Option<&KmsKey>) -> Option<EncryptionKey> {
+fn check_key(checker: &mut FieldChecker, field: &str, wire: Option<&KmsKey>) -> Option<EncryptionKey> {
     let wire = wire?;
     let [vault, name, version] =
         ["keyVaultName", "keyName", "keyVersion"].map(|name| format!("{field}.{name}"));
-    let vault = wire.key_vault_name.as_ref().and_then(|text| checker.parsed(&vault, text));
-    let name = wire.key_name.as_ref().and_then(|text| checker.parsed(&name, text));
+    let vault = wire.key_vault_name.as_ref().and_then(|text| checker.check_parsed(&vault, text));
+    let name = wire.key_name.as_ref().and_then(|text| checker.check_parsed(&name, text));
     // The schema takes any text, and what is no version makes every plugin and canary end.
     let text = wire.key_version.as_ref().filter(|text| !text.is_empty());
-    let version = text.and_then(|text| checker.parsed(&version, text));
+    let version = text.and_then(|text| checker.check_parsed(&version, text));
     Some(EncryptionKey { vault: vault?, name: name?, version: version? })
 }

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 
 use lanyard_api::hosted_cluster::ManagedIdentity;
-use lanyard_api::reads_as_text;
-use lanyard_vocabulary::{ClientId, Component, ObjectEncoding};
+use lanyard_api::is_unquoted_yaml_string;
+use lanyard_vocabulary::{EntraClientId, Component, ObjectEncoding};
 
-use super::checker::Checker;
+use super::checker::FieldChecker;
 use crate::hosted_cluster::ControlPlaneIdentity;
 
 /// What is missing was said by the schema.
-pub(super) fn identity(
-    checker: &mut Checker,
+pub(super) fn check_identity(
+    checker: &mut FieldChecker,
     field: &str,
     wire: &ManagedIdentity,
 ) -> Option<ControlPlaneIdentity> {
     let field = format!("{field}.credentialsSecretName");
     let text = wire.credentials_secret_name.as_ref()?;
-    if !text.is_empty() && !reads_as_text(text) {
+    if !text.is_empty() && !is_unquoted_yaml_string(text) {
         checker.problems.lint(
             &*field,
             format!("`{text}` is written unquoted into YAML, where it is not a text"),
@@ -25,7 +25,7 @@ pub(super) fn identity(
         );
     }
     let encoding: ObjectEncoding = wire.object_encoding.as_ref()?.parse().ok()?;
-    let secret_name = checker.parsed(&field, text)?;
+    let secret_name = checker.check_parsed(&field, text)?;
     let client_id = wire.client_id.as_ref().and_then(|text| text.parse().ok());
     Some(ControlPlaneIdentity { client_id, secret_name, encoding })
 }
@@ -33,7 +33,7 @@ pub(super) fn identity(
 /// A secret holds one credential of one identity, in one encoding. Components may share it, and
 /// then they are one identity; a vault ignores the case of names.
 pub(super) fn check_shared_secrets(
-    checker: &mut Checker,
+    checker: &mut FieldChecker,
     identities: &BTreeMap<Component, ControlPlaneIdentity>,
 ) {
     let mut seen: BTreeMap<String, (Component, &ControlPlaneIdentity)> = BTreeMap::new();
@@ -75,10 +75,10 @@ pub(super) fn check_shared_secrets(
 /// Credentials of one identity in several secrets work, as test environments have it, where one
 /// application stands for all of them; but then nothing keeps the rights of components apart.
 pub(super) fn lint_shared_client_ids(
-    checker: &mut Checker,
+    checker: &mut FieldChecker,
     identities: &BTreeMap<Component, ControlPlaneIdentity>,
 ) {
-    let mut seen: BTreeMap<ClientId, (Component, &ControlPlaneIdentity)> = BTreeMap::new();
+    let mut seen: BTreeMap<EntraClientId, (Component, &ControlPlaneIdentity)> = BTreeMap::new();
     for (component, identity) in identities {
         let Some(client_id) = identity.client_id else { continue };
         let (other, first) = *seen.entry(client_id).or_insert((*component, identity));

@@ -7,33 +7,33 @@ use lanyard_api::HostedCluster;
 use lanyard_api::hosted_cluster::AzurePlatform;
 use lanyard_vocabulary::{ArmResourceId, Cloud};
 
-use super::checker::{Checker, is_uuid};
-use super::schema::{cloud_of, misnamed_parts, resource_group_of};
-use super::{ClusterTenant, HealthProbe, path};
+use super::checker::{FieldChecker, is_uuid};
+use super::schema::{cloud_or_default, invalid_subnet_id_segments, resource_group_or_default};
+use super::{ClusterTenant, LoadBalancerHealthProbe, azure_field};
 use crate::hosted_cluster::AzurePlacement;
 
 /// Reads everything before it answers, so that no problem hides another. What is missing was said by
 /// the schema.
-pub(super) fn placement(
-    checker: &mut Checker,
+pub(super) fn check_placement(
+    checker: &mut FieldChecker,
     azure: &AzurePlatform,
     annotations: BTreeMap<&'static str, String>,
 ) -> Option<AzurePlacement> {
-    let cloud = cloud(checker, azure);
-    let location = location(checker, azure);
-    let resource_group = resource_group(checker, azure);
-    let vnet = network_id(checker, "vnetID", azure.vnet_id.as_ref(), "virtualNetworks");
-    let subnet = subnet(checker, azure);
-    let subscription = identifier(checker, "subscriptionID", azure.subscription_id.as_ref());
-    let security_group = network_id(
+    let cloud = check_cloud(checker, azure);
+    let location = check_location(checker, azure);
+    let resource_group = check_resource_group(checker, azure);
+    let vnet = check_network_resource_id(checker, "vnetID", azure.vnet_id.as_ref(), "virtualNetworks");
+    let subnet = check_subnet_id(checker, azure);
+    let subscription = check_identifier(checker, "subscriptionID", azure.subscription_id.as_ref());
+    let security_group = check_network_resource_id(
         checker,
         "securityGroupID",
         azure.security_group_id.as_ref(),
         "networkSecurityGroups",
     );
-    let tenant = identifier(checker, "tenantID", azure.tenant_id.as_ref()).map(ClusterTenant);
+    let tenant = check_identifier(checker, "tenantID", azure.tenant_id.as_ref()).map(ClusterTenant);
     let registry_identity = registry_identity(azure);
-    let health_probe = health_probe(checker, &annotations);
+    let health_probe = check_health_probe(checker, &annotations);
     let placement = AzurePlacement {
         cloud: cloud?,
         location: location?,
@@ -46,13 +46,13 @@ pub(super) fn placement(
         registry_identity,
         health_probe: health_probe?,
     };
-    consistency(checker, &placement);
+    lint_consistency(checker, &placement);
     Some(placement)
 }
 
-fn cloud(checker: &mut Checker, azure: &AzurePlatform) -> Option<Cloud> {
-    let field = path("cloud");
-    let cloud: Cloud = checker.parsed(&field, cloud_of(azure))?;
+fn check_cloud(checker: &mut FieldChecker, azure: &AzurePlatform) -> Option<Cloud> {
+    let field = azure_field("cloud");
+    let cloud: Cloud = checker.check_parsed(&field, cloud_or_default(azure))?;
     if cloud.cluster_identity_type().is_none() {
         checker.problems.lint(
             field,
@@ -62,7 +62,7 @@ fn cloud(checker: &mut Checker, azure: &AzurePlatform) -> Option<Cloud> {
     }
     if cloud.endpoints().is_none() {
         checker.problems.lint(
-            path("cloud"),
+            azure_field("cloud"),
             format!("the endpoints of `{cloud}` differ by installation, and the classes name no file with them"),
             "start the Key Vault provider with the endpoints of the installation",
         );
@@ -70,8 +70,8 @@ fn cloud(checker: &mut Checker, azure: &AzurePlatform) -> Option<Cloud> {
     Some(cloud)
 }
 
-fn location(checker: &mut Checker, azure: &AzurePlatform) -> Option<String> {
-    let field = path("location");
+fn check_location(checker: &mut FieldChecker, azure: &AzurePlatform) -> Option<String> {
+    let field = azure_field("location");
     let text = azure.location.as_ref()?;
     let short = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     if text.is_empty() || !text.chars().all(short) {
@@ -88,47 +88,47 @@ fn location(checker: &mut Checker, azure: &AzurePlatform) -> Option<String> {
     Some(text.clone())
 }
 
-fn resource_group(checker: &mut Checker, azure: &AzurePlatform) -> String {
+fn check_resource_group(checker: &mut FieldChecker, azure: &AzurePlatform) -> String {
     if azure.resource_group.is_none() && azure.unknown.contains_key("resourceGroupName") {
         checker.problems.lint(
-            path("resourceGroupName"),
+            azure_field("resourceGroupName"),
             "the field is not in the API, so the group is `default`",
             "rename it to `resourceGroup`",
         );
     }
-    resource_group_of(azure).to_owned()
+    resource_group_or_default(azure).to_owned()
 }
 
 /// The schema's patterns are not anchored, so they take nearly everything.
-fn subnet(checker: &mut Checker, azure: &AzurePlatform) -> Option<ArmResourceId> {
-    let field = path("subnetID");
+fn check_subnet_id(checker: &mut FieldChecker, azure: &AzurePlatform) -> Option<ArmResourceId> {
+    let field = azure_field("subnetID");
     let text = azure.subnet_id.as_ref()?;
-    let id: ArmResourceId = checker.parsed(&field, text)?;
-    if checker.is_broken(&field) {
+    let id: ArmResourceId = checker.check_parsed(&field, text)?;
+    if checker.has_error(&field) {
         return None;
     }
-    for (part, what) in misnamed_parts(text) {
+    for (part, what) in invalid_subnet_id_segments(text) {
         checker.problems.lint(
             &*field,
             format!("`{part}` is not the name of a {what}; the API takes it, and Azure will not"),
             "copy the id from `az network vnet subnet show`",
         );
     }
-    checker.expect_uuid(&field, id.subscription());
+    checker.lint_non_uuid(&field, id.subscription());
     Some(id)
 }
 
 /// An id of `Microsoft.Network/<kind>`. The schema checks its length alone, and a text that is no
 /// such id would fail at every reconciliation.
-fn network_id(
-    checker: &mut Checker,
+fn check_network_resource_id(
+    checker: &mut FieldChecker,
     name: &str,
     value: Option<&String>,
     kind: &str,
 ) -> Option<ArmResourceId> {
-    let field = path(name);
+    let field = azure_field(name);
     let text = value?;
-    let id: ArmResourceId = checker.parsed(&field, text)?;
+    let id: ArmResourceId = checker.check_parsed(&field, text)?;
     let expected = format!("Microsoft.Network/{kind}");
     let is_kind = id.resource_type().is_some_and(|found| found.eq_ignore_ascii_case(&expected));
     if !is_kind || id.resource_group().is_none() {
@@ -143,20 +143,20 @@ fn network_id(
         return None;
     }
     if !is_uuid(id.subscription()) {
-        checker.expect_uuid(&field, id.subscription());
+        checker.lint_non_uuid(&field, id.subscription());
     }
     Some(id)
 }
 
-fn identifier<T: std::str::FromStr<Err: std::fmt::Display>>(
-    checker: &mut Checker,
+fn check_identifier<T: std::str::FromStr<Err: std::fmt::Display>>(
+    checker: &mut FieldChecker,
     name: &str,
     value: Option<&String>,
 ) -> Option<T> {
-    let field = path(name);
+    let field = azure_field(name);
     let text = value?;
-    let parsed = checker.parsed(&field, text)?;
-    checker.expect_uuid(&field, text);
+    let parsed = checker.check_parsed(&field, text)?;
+    checker.lint_non_uuid(&field, text);
     Some(parsed)
 }
 
@@ -167,16 +167,16 @@ fn registry_identity(azure: &AzurePlatform) -> Option<ArmResourceId> {
     credentials.managed_identity.as_ref()?.resource_id.as_ref()?.parse().ok()
 }
 
-fn health_probe(
-    checker: &mut Checker,
+fn check_health_probe(
+    checker: &mut FieldChecker,
     annotations: &BTreeMap<&'static str, String>,
-) -> Option<HealthProbe> {
+) -> Option<LoadBalancerHealthProbe> {
     let value = |key| annotations.get(key).map(String::as_str).filter(|text| !text.is_empty());
     let place = |key| format!("metadata.annotations[{key}]");
     let key = HostedCluster::HEALTH_PROBE_MODE_ANNOTATION;
     match value(key).unwrap_or("shared") {
         "shared" => {}
-        "servicenodeport" => return Some(HealthProbe::ServiceNodePort),
+        "servicenodeport" => return Some(LoadBalancerHealthProbe::ServiceNodePort),
         text => {
             let message = format!("invalid value for annotation {key}: {text}");
             checker.problems.error_with_hint(
@@ -189,16 +189,16 @@ fn health_probe(
     }
     let path = value(HostedCluster::HEALTH_PROBE_PATH_ANNOTATION).map(str::to_owned);
     let port = match value(HostedCluster::HEALTH_PROBE_PORT_ANNOTATION) {
-        Some(text) => Some(probe_port(checker, text)?),
+        Some(text) => Some(check_probe_port(checker, text)?),
         None => None,
     };
     Some(match (path, port) {
-        (None, None) => HealthProbe::Shared,
-        (path, port) => HealthProbe::SharedAt { path, port },
+        (None, None) => LoadBalancerHealthProbe::Shared,
+        (path, port) => LoadBalancerHealthProbe::SharedAt { path, port },
     })
 }
 
-fn probe_port(checker: &mut Checker, text: &str) -> Option<u16> {
+fn check_probe_port(checker: &mut FieldChecker, text: &str) -> Option<u16> {
     let number = text.parse::<i64>();
     let port = number.iter().find_map(|number| u16::try_from(*number).ok()).filter(|p| *p > 0);
     if port.is_none() {
@@ -213,10 +213,10 @@ fn probe_port(checker: &mut Checker, text: &str) -> Option<u16> {
 }
 
 /// What no schema can see: ids that are right one by one and do not belong together.
-fn consistency(checker: &mut Checker, placement: &AzurePlacement) {
+fn lint_consistency(checker: &mut FieldChecker, placement: &AzurePlacement) {
     if !placement.vnet.contains(&placement.subnet) {
         checker.problems.lint(
-            path("subnetID"),
+            azure_field("subnetID"),
             format!("the subnet is not in the virtual network `{}`", placement.vnet.name()),
             "give a subnet of `vnetID`, or the virtual network of the subnet",
         );
@@ -229,7 +229,7 @@ fn consistency(checker: &mut Checker, placement: &AzurePlacement) {
     for (name, id) in ids {
         if !id.subscription().eq_ignore_ascii_case(placement.subscription.as_str()) {
             checker.problems.lint(
-                path(name),
+                azure_field(name),
                 format!(
                     "it is in the subscription `{}` and not in `subscriptionID`",
                     id.subscription()

@@ -8,8 +8,8 @@ use lanyard_api::HostedCluster;
 use lanyard_api::hosted_cluster::AzurePlatform;
 use lanyard_vocabulary::Cloud;
 
-use super::checker::Checker;
-use crate::problem::Problems;
+use super::checker::FieldChecker;
+use crate::problem::ValidationProblems;
 
 mod authentication;
 mod azure;
@@ -19,23 +19,23 @@ mod private;
 mod subnet;
 mod uri;
 
-pub(super) use subnet::misnamed_parts;
+pub(super) use subnet::invalid_subnet_id_segments;
 
 /// Everything in which a HostedCluster breaks the schema, whether it is one to bring identities to
 /// or not. These are the rules about one object; [`super::validate_update`] knows those about a
 /// change.
-pub fn validate_schema(wire: &HostedCluster) -> Problems {
-    let mut checker = Checker::default();
-    cluster::cluster(&mut checker, &wire.spec.clone().unwrap_or_default());
+pub fn validate_schema(wire: &HostedCluster) -> ValidationProblems {
+    let mut checker = FieldChecker::default();
+    cluster::check_cluster_spec(&mut checker, &wire.spec.clone().unwrap_or_default());
     checker.problems
 }
 
 /// `cloud`, with its default.
-pub(super) fn cloud_of(azure: &AzurePlatform) -> &str {
+pub(super) fn cloud_or_default(azure: &AzurePlatform) -> &str {
     azure.cloud.as_deref().unwrap_or(Cloud::default().name())
 }
 
 /// `resourceGroup`, with its default.
-pub(super) fn resource_group_of(azure: &AzurePlatform) -> &str {
+pub(super) fn resource_group_or_default(azure: &AzurePlatform) -> &str {
     azure.resource_group.as_deref().unwrap_or("default")
 }

@@ -1,44 +1,44 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{AZURE, CONTROL_PLANE, KMS, changed, example, wire};
-use crate::problem::{Problem, Severity};
+use crate::fixture::{AZURE, CONTROL_PLANE, KMS, example_with_changes, example_json, parse_hosted_cluster_json};
+use crate::problem::{ValidationProblem, ProblemSeverity};
 
 mod update;
-mod usable;
+mod usability;
 
-fn at(base: &str, rest: &str) -> String {
+fn join_pointer(base: &str, rest: &str) -> String {
     format!("{base}/{rest}")
 }
 
-fn problems(changes: &[(String, Value)]) -> Vec<Problem> {
-    match validate(&changed(changes)) {
+fn problems_of(changes: &[(String, Value)]) -> Vec<ValidationProblem> {
+    match validate(&example_with_changes(changes)) {
         Ok(validated) => validated.lints.into_iter().collect(),
-        Err(error) => invalid(error).into_iter().collect(),
+        Err(error) => invalid_problems(error).into_iter().collect(),
     }
 }
 
-fn invalid(error: ValidateError) -> Problems {
+fn invalid_problems(error: HostedClusterValidationError) -> ValidationProblems {
     match error {
-        ValidateError::Invalid(problems) => problems,
+        HostedClusterValidationError::Invalid(problems) => problems,
         other => panic!("{other}"),
     }
 }
 
-fn errors(changes: &[(String, Value)]) -> Vec<String> {
-    let errors = problems(changes).into_iter().filter(|p| p.severity == Severity::Error);
+fn errors_of(changes: &[(String, Value)]) -> Vec<String> {
+    let errors = problems_of(changes).into_iter().filter(|p| p.severity == ProblemSeverity::Error);
     errors.map(|problem| problem.to_string()).collect()
 }
 
-fn lints(changes: &[(String, Value)]) -> Vec<String> {
-    let validated = validate(&changed(changes)).unwrap();
+fn lints_of(changes: &[(String, Value)]) -> Vec<String> {
+    let validated = validate(&example_with_changes(changes)).unwrap();
     validated.lints.iter().map(|lint| lint.field.clone()).collect()
 }
 
 #[test]
 fn the_example_is_valid_and_clean() {
-    let validated = validate(&changed(&[])).unwrap();
-    assert_eq!(validated.lints, Problems::default());
+    let validated = validate(&example_with_changes(&[])).unwrap();
+    assert_eq!(validated.lints, ValidationProblems::default());
     let cluster = validated.hosted_cluster;
     assert_eq!(cluster.identities.len(), 9);
     assert_ne!(cluster.azure.tenant.0, cluster.vault.tenant.0);
@@ -47,10 +47,10 @@ fn the_example_is_valid_and_clean() {
 
 #[test]
 fn a_key_version_that_no_plugin_could_use_is_a_problem_of_its_field() {
-    let active = at(KMS, "activeKey/keyVersion");
+    let active = join_pointer(KMS, "activeKey/keyVersion");
     let whole = "https://harbour-keys.vault.azure.net/keys/etcd/abc";
     for (version, is_good) in [(whole, false), ("a-b", false), ("abc", true)] {
-        let found = errors(&[(active.clone(), json!(version))]);
+        let found = errors_of(&[(active.clone(), json!(version))]);
         let expected = format!(
             "spec.secretEncryption.kms.azure.activeKey.keyVersion: `{version}` is not a key version"
         );
@@ -61,17 +61,17 @@ fn a_key_version_that_no_plugin_could_use_is_a_problem_of_its_field() {
 
 #[test]
 fn every_problem_is_reported_at_once() {
-    let found = problems(&[
+    let found = problems_of(&[
         ("/metadata/name".to_owned(), json!("Harbour")),
         ("/spec/infraID".to_owned(), Value::Null),
-        (at(AZURE, "location"), Value::Null),
-        (at(AZURE, "cloud"), json!("AzureMoonCloud")),
-        (at(AZURE, "tenantID"), json!("contoso.example")),
-        (at(AZURE, "topology"), json!("Private")),
-        (at(CONTROL_PLANE, "disk/objectEncoding"), Value::Null),
-        (at(CONTROL_PLANE, "file"), Value::Null),
-        (at(CONTROL_PLANE, "managedIdentitiesKeyVault/name"), json!("no")),
-        (at(KMS, "activeKey/keyName"), json!("")),
+        (join_pointer(AZURE, "location"), Value::Null),
+        (join_pointer(AZURE, "cloud"), json!("AzureMoonCloud")),
+        (join_pointer(AZURE, "tenantID"), json!("contoso.example")),
+        (join_pointer(AZURE, "topology"), json!("Private")),
+        (join_pointer(CONTROL_PLANE, "disk/objectEncoding"), Value::Null),
+        (join_pointer(CONTROL_PLANE, "file"), Value::Null),
+        (join_pointer(CONTROL_PLANE, "managedIdentitiesKeyVault/name"), json!("no")),
+        (join_pointer(KMS, "activeKey/keyName"), json!("")),
     ]);
     let text: Vec<_> =
         found.iter().map(|problem| format!("{} {problem}", problem.severity)).collect();
@@ -79,87 +79,87 @@ fn every_problem_is_reported_at_once() {
 }
 
 #[test]
-fn an_empty_document_lacks_everything_and_says_what() {
-    let found = invalid(validate(&HostedCluster::default()).unwrap_err());
+fn empty_document_reports_every_missing_field() {
+    let found = invalid_problems(validate(&HostedCluster::default()).unwrap_err());
     let fields: Vec<_> = found.iter().map(|problem| problem.field.as_str()).collect();
     assert_eq!(
         fields,
         ["spec.platform", "spec.services", "metadata.name", "metadata.namespace", "spec.infraID"]
     );
-    let found = problems(&[(AZURE.to_owned(), Value::Null)]);
+    let found = problems_of(&[(AZURE.to_owned(), Value::Null)]);
     assert_eq!(found[0].field, "spec.platform.azure");
 }
 
 #[test]
 fn a_misspelled_resource_group_is_pruned_and_the_default_is_reported() {
     let changes = [
-        (at(AZURE, "resourceGroup"), Value::Null),
-        (at(AZURE, "resourceGroupName"), json!("mine")),
+        (join_pointer(AZURE, "resourceGroup"), Value::Null),
+        (join_pointer(AZURE, "resourceGroupName"), json!("mine")),
     ];
-    let validated = validate(&changed(&changes)).unwrap();
+    let validated = validate(&example_with_changes(&changes)).unwrap();
     assert_eq!(validated.hosted_cluster.azure.resource_group, "default");
-    assert_eq!(lints(&changes), ["spec.platform.azure.resourceGroupName"]);
-    let cloud = validate(&changed(&[(at(AZURE, "cloud"), Value::Null)])).unwrap();
+    assert_eq!(lints_of(&changes), ["spec.platform.azure.resourceGroupName"]);
+    let cloud = validate(&example_with_changes(&[(join_pointer(AZURE, "cloud"), Value::Null)])).unwrap();
     assert_eq!(cloud.hosted_cluster.azure.cloud, lanyard_vocabulary::Cloud::Public);
 }
 
 #[test]
-fn what_the_schema_lacks_is_a_lint() {
+fn rules_beyond_the_schema_are_lints() {
     let subscription = "/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups";
     let network = "providers/Microsoft.Network";
     let cases: [(String, Value, &str); 12] = [
         ("/spec/issuerURL".to_owned(), json!("http://issuer.example"), "spec.issuerURL"),
         (
-            at(AZURE, "subscriptionID"),
+            join_pointer(AZURE, "subscriptionID"),
             json!("my-subscription"),
             "spec.platform.azure.subscriptionID",
         ),
-        (at(AZURE, "tenantID"), json!("contoso.com"), "spec.platform.azure.tenantID"),
-        (at(AZURE, "location"), json!("West Europe"), "spec.platform.azure.location"),
-        (at(AZURE, "cloud"), json!("AzureBleuCloud"), "spec.platform.azure.cloud"),
+        (join_pointer(AZURE, "tenantID"), json!("contoso.com"), "spec.platform.azure.tenantID"),
+        (join_pointer(AZURE, "location"), json!("West Europe"), "spec.platform.azure.location"),
+        (join_pointer(AZURE, "cloud"), json!("AzureBleuCloud"), "spec.platform.azure.cloud"),
         (
-            at(AZURE, "vnetID"),
+            join_pointer(AZURE, "vnetID"),
             json!(format!("{subscription}/g/{network}/virtualNetworks/another")),
             "spec.platform.azure.subnetID",
         ),
         (
-            at(AZURE, "securityGroupID"),
+            join_pointer(AZURE, "securityGroupID"),
             json!(format!(
                 "/subscriptions/11111111-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups/g/{network}/networkSecurityGroups/n"
             )),
             "spec.platform.azure.securityGroupID",
         ),
         (
-            at(CONTROL_PLANE, "managedIdentitiesKeyVault/tenantID"),
+            join_pointer(CONTROL_PLANE, "managedIdentitiesKeyVault/tenantID"),
             json!("contoso.com"),
             "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.managedIdentitiesKeyVault.tenantID",
         ),
         (
-            at(CONTROL_PLANE, "file/clientID"),
-            example().pointer(&at(CONTROL_PLANE, "disk/clientID")).cloned().unwrap(),
+            join_pointer(CONTROL_PLANE, "file/clientID"),
+            example_json().pointer(&join_pointer(CONTROL_PLANE, "disk/clientID")).cloned().unwrap(),
             "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.file.clientID",
         ),
         (
-            at(CONTROL_PLANE, "imageRegistry"),
+            join_pointer(CONTROL_PLANE, "imageRegistry"),
             Value::Null,
             "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.imageRegistry",
         ),
         (
-            at(AZURE, "azureAuthenticationConfig/managedIdentities/dataPlane/diskMSIClientID"),
+            join_pointer(AZURE, "azureAuthenticationConfig/managedIdentities/dataPlane/diskMSIClientID"),
             json!("disk"),
             "spec.platform.azure.azureAuthenticationConfig.managedIdentities.dataPlane.diskMSIClientID",
         ),
         (
-            at(KMS, "backupKey"),
-            example().pointer(&at(KMS, "activeKey")).cloned().unwrap(),
+            join_pointer(KMS, "backupKey"),
+            example_json().pointer(&join_pointer(KMS, "activeKey")).cloned().unwrap(),
             "spec.secretEncryption.kms.azure.backupKey",
         ),
     ];
     for (pointer, value, expected) in cases {
-        let found = lints(&[(pointer.clone(), value)]);
+        let found = lints_of(&[(pointer.clone(), value)]);
         assert!(found.contains(&expected.to_owned()), "{pointer}: {found:?}");
         for lint in
-            validate(&changed(&[(pointer, Value::Null)])).map(|v| v.lints).unwrap_or_default()
+            validate(&example_with_changes(&[(pointer, Value::Null)])).map(|v| v.lints).unwrap_or_default()
         {
             assert!(lint.hint.is_some(), "{lint}");
         }
@@ -169,9 +169,9 @@ fn what_the_schema_lacks_is_a_lint() {
 #[test]
 fn components_with_one_secret_have_to_be_one_identity() {
     let of_disk = |field: &str| {
-        example().pointer(&at(CONTROL_PLANE, &format!("disk/{field}"))).cloned().unwrap()
+        example_json().pointer(&join_pointer(CONTROL_PLANE, &format!("disk/{field}"))).cloned().unwrap()
     };
-    let file = |field: &str, value: Value| (at(CONTROL_PLANE, &format!("file/{field}")), value);
+    let file = |field: &str, value: Value| (join_pointer(CONTROL_PLANE, &format!("file/{field}")), value);
     let field = |name: &str| {
         format!(
             "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.file.{name}"
@@ -180,29 +180,29 @@ fn components_with_one_secret_have_to_be_one_identity() {
     let secret = file("credentialsSecretName", json!("HARBOUR-DISK"));
     let encoding = file("objectEncoding", of_disk("objectEncoding"));
     let fields = |changes: &[(String, Value)]| {
-        let found = problems(changes).into_iter();
+        let found = problems_of(changes).into_iter();
         found.map(|problem| (problem.severity, problem.field)).collect::<Vec<_>>()
     };
     let shared = field("credentialsSecretName");
     assert_eq!(
         fields(&[secret.clone(), encoding.clone()]),
-        [(Severity::Error, shared.clone())],
+        [(ProblemSeverity::Error, shared.clone())],
         "two client ids"
     );
     for client_id in [of_disk("clientID"), Value::Null] {
         let changes = [secret.clone(), encoding.clone(), file("clientID", client_id)];
-        assert_eq!(fields(&changes), [(Severity::Lint, shared.clone())]);
+        assert_eq!(fields(&changes), [(ProblemSeverity::Lint, shared.clone())]);
     }
     let other = if encoding.1 == json!("hex") { "base64" } else { "hex" };
     let changes =
         [secret, file("clientID", of_disk("clientID")), file("objectEncoding", json!(other))];
-    let expected = [(Severity::Error, field("objectEncoding")), (Severity::Lint, shared)];
+    let expected = [(ProblemSeverity::Error, field("objectEncoding")), (ProblemSeverity::Lint, shared)];
     assert_eq!(fields(&changes), expected);
 }
 
 #[test]
 fn a_text_is_read_and_checked_in_one_step_with_its_lints_first() {
-    let text = crate::fixture::EXAMPLE
+    let text = crate::fixture::EXAMPLE_YAML
         .replace("resourceGroup: harbour-harbour-7kq2m", "resourceGroup: 0644");
     let validated = parse_hosted_cluster(&text).unwrap();
     assert_eq!(validated.hosted_cluster.azure.resource_group, "0644");
@@ -224,13 +224,13 @@ fn a_text_is_read_and_checked_in_one_step_with_its_lints_first() {
 }
 
 #[test]
-fn names_that_yaml_reads_as_something_else_are_linted() {
+fn names_that_need_yaml_quotes_are_linted() {
     for name in ["true", "Null", "123", "1e5", "0x1F", "on", "Y", "-1", "-", "2026-11-21"] {
-        let found = lints(&[(at(CONTROL_PLANE, "disk/credentialsSecretName"), json!(name))]);
+        let found = lints_of(&[(join_pointer(CONTROL_PLANE, "disk/credentialsSecretName"), json!(name))]);
         assert_eq!(found.len(), 1, "{name}: {found:?}");
     }
     for name in ["disk", "1-disk", "0xyz", "nullable", "truth", "e5", "a-1"] {
-        let found = lints(&[(at(CONTROL_PLANE, "disk/credentialsSecretName"), json!(name))]);
+        let found = lints_of(&[(join_pointer(CONTROL_PLANE, "disk/credentialsSecretName"), json!(name))]);
         assert_eq!(found, Vec::<String>::new(), "{name}");
     }
 }
@@ -238,10 +238,10 @@ fn names_that_yaml_reads_as_something_else_are_linted() {
 #[test]
 fn a_component_that_is_switched_off_is_left_out_and_its_identity_still_checked() {
     let off = ("/spec/capabilities".to_owned(), json!({"disabled": ["ImageRegistry", "Ingress"]}));
-    let validated = validate(&changed(std::slice::from_ref(&off))).unwrap();
+    let validated = validate(&example_with_changes(std::slice::from_ref(&off))).unwrap();
     assert_eq!(validated.hosted_cluster.identities.len(), 7);
-    assert_eq!(lints(&[off.clone(), (at(CONTROL_PLANE, "imageRegistry"), Value::Null)]), [""; 0]);
-    let found = errors(&[off, (at(CONTROL_PLANE, "ingress/objectEncoding"), json!("utf8"))]);
+    assert_eq!(lints_of(&[off.clone(), (join_pointer(CONTROL_PLANE, "imageRegistry"), Value::Null)]), [""; 0]);
+    let found = errors_of(&[off, (join_pointer(CONTROL_PLANE, "ingress/objectEncoding"), json!("utf8"))]);
     assert_eq!(found.len(), 1, "{found:?}");
 }
 
@@ -253,19 +253,19 @@ fn encryption_without_a_managed_identity_makes_no_component() {
         ("/spec/secretEncryption/kms".to_owned(), json!({"provider": "AWS", "aws": {}})),
     ];
     for change in cases {
-        let cluster = validate(&changed(std::slice::from_ref(&change))).unwrap().hosted_cluster;
+        let cluster = validate(&example_with_changes(std::slice::from_ref(&change))).unwrap().hosted_cluster;
         assert!(
             !cluster.identities.contains_key(&lanyard_vocabulary::Component::Kms),
             "{change:?}"
         );
         assert_eq!(cluster.encryption, None);
     }
-    let mut workload = example();
+    let mut workload = example_json();
     let kms = workload.pointer_mut(KMS).unwrap().as_object_mut().unwrap();
     kms.remove("kms");
     let identity = json!({"clientID": "e5c80f17-4a6b-4d93-b2f1-96d3a7e05c28"});
     kms.insert("workloadIdentity".to_owned(), identity);
-    let validated = validate(&wire(workload)).unwrap();
+    let validated = validate(&parse_hosted_cluster_json(workload)).unwrap();
     assert_eq!(validated.hosted_cluster.identities.len(), 8);
     assert_eq!(validated.lints.iter().count(), 1);
 }
@@ -275,7 +275,7 @@ fn health_probe_annotations_are_checked_as_the_reference_does() {
     let annotated = |pairs: &[(&str, &str)]| {
         let map: serde_json::Map<_, _> =
             pairs.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
-        changed(&[("/metadata/annotations".to_owned(), Value::Object(map))])
+        example_with_changes(&[("/metadata/annotations".to_owned(), Value::Object(map))])
     };
     let mode = HostedCluster::HEALTH_PROBE_MODE_ANNOTATION;
     let path = HostedCluster::HEALTH_PROBE_PATH_ANNOTATION;
@@ -283,9 +283,9 @@ fn health_probe_annotations_are_checked_as_the_reference_does() {
     let probe = |pairs: &[(&str, &str)]| {
         validate(&annotated(pairs)).unwrap().hosted_cluster.azure.health_probe
     };
-    assert_eq!(probe(&[]), HealthProbe::Shared);
-    assert_eq!(probe(&[(mode, "servicenodeport"), (port, "1")]), HealthProbe::ServiceNodePort);
-    let expected = HealthProbe::SharedAt { path: Some("/ok".to_owned()), port: Some(65535) };
+    assert_eq!(probe(&[]), LoadBalancerHealthProbe::Shared);
+    assert_eq!(probe(&[(mode, "servicenodeport"), (port, "1")]), LoadBalancerHealthProbe::ServiceNodePort);
+    let expected = LoadBalancerHealthProbe::SharedAt { path: Some("/ok".to_owned()), port: Some(65535) };
     assert_eq!(probe(&[(mode, "shared"), (path, "/ok"), (port, "65535")]), expected);
 
     let cases = [
@@ -295,7 +295,7 @@ fn health_probe_annotations_are_checked_as_the_reference_does() {
         (port, "http", " (must be a valid port number)"),
     ];
     for (key, value, ending) in cases {
-        let found = invalid(validate(&annotated(&[(key, value)])).unwrap_err());
+        let found = invalid_problems(validate(&annotated(&[(key, value)])).unwrap_err());
         let messages: Vec<_> = found.iter().map(|problem| problem.message.as_str()).collect();
         assert_eq!(messages, [format!("invalid value for annotation {key}: {value}{ending}")]);
     }
@@ -316,11 +316,11 @@ fn a_managed_hsm_before_its_release_is_a_lint() {
         (":latest", &[]),
     ];
     for (tag, expected) in cases {
-        let found = lints(&[hsm.clone(), ("/spec/release".to_owned(), image(tag))]);
+        let found = lints_of(&[hsm.clone(), ("/spec/release".to_owned(), image(tag))]);
         assert_eq!(found, expected, "{tag}");
     }
     // The control plane may have a release of its own.
     let control_plane = ("/spec/controlPlaneRelease".to_owned(), image(":4.22.1"));
-    assert_eq!(lints(&[hsm, control_plane]), [""; 0]);
-    assert_eq!(lints(&[("/spec/release".to_owned(), image(":4.21.3"))]), [""; 0]);
+    assert_eq!(lints_of(&[hsm, control_plane]), [""; 0]);
+    assert_eq!(lints_of(&[("/spec/release".to_owned(), image(":4.21.3"))]), [""; 0]);
 }

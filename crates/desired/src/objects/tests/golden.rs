@@ -11,23 +11,23 @@ use lanyard_vocabulary::{Cloud, Component, ObjectEncoding};
 use serde_json::{Value, json};
 
 use super::super::*;
-use crate::hash::{DESIRED_STATE_HASH, MountedValue, config_hash, desired_state_hash};
+use crate::hash::{DESIRED_STATE_HASH_ANNOTATION, MountedValue, config_hash, desired_state_hash};
 use crate::hosted_cluster::{
-    AzurePlacement, ClusterTenant, ControlPlaneIdentity, DataPlaneIdentities, Encryption,
-    EncryptionKey, HealthProbe, IdentityVault, ValidatedHostedCluster, VaultTenant,
+    AzurePlacement, ClusterTenant, ControlPlaneIdentity, DataPlaneClientIds, KmsEncryption,
+    EncryptionKey, LoadBalancerHealthProbe, CredentialVault, ValidatedHostedCluster, VaultTenant,
 };
 use crate::templates::WorkloadTemplates;
 
-const STAND_IN: &str = "stand-in";
+const PLACEHOLDER: &str = "stand-in";
 
-fn fixture() -> ValidatedHostedCluster {
+fn reference_cluster() -> ValidatedHostedCluster {
     let network = "/subscriptions/mySubscriptionID/resourceGroups/myResourceGroupName/providers/Microsoft.Network";
     let vnet = format!("{network}/virtualNetworks/myVnetName");
     let identity = |component: Component| {
         let name = match component {
             Component::NodePoolManagement => "nodepool-mgmt-creds".to_owned(),
             Component::Kms => "test-kms-creds".to_owned(),
-            _ => format!("{}-creds", component.facts().secret_suffix),
+            _ => format!("{}-creds", component.definition().secret_suffix),
         };
         ControlPlaneIdentity {
             client_id: None,
@@ -39,86 +39,86 @@ fn fixture() -> ValidatedHostedCluster {
         // The namespace of the control plane is made of both.
         namespace: "hcp".to_owned(),
         name: "namespace".to_owned(),
-        infra_id: STAND_IN.parse().unwrap(),
+        infra_id: PLACEHOLDER.parse().unwrap(),
         base_domain: None,
         issuer_url: "https://test-oidc-bucket.s3.us-east-1.amazonaws.com/test-cluster".to_owned(),
         azure: AzurePlacement {
             cloud: Cloud::Public,
-            location: STAND_IN.to_owned(),
-            tenant: ClusterTenant(STAND_IN.parse().unwrap()),
-            subscription: STAND_IN.parse().unwrap(),
-            resource_group: STAND_IN.to_owned(),
+            location: PLACEHOLDER.to_owned(),
+            tenant: ClusterTenant(PLACEHOLDER.parse().unwrap()),
+            subscription: PLACEHOLDER.parse().unwrap(),
+            resource_group: PLACEHOLDER.to_owned(),
             vnet: vnet.parse().unwrap(),
             subnet: format!("{vnet}/subnets/mySubnetName").parse().unwrap(),
             security_group: format!("{network}/networkSecurityGroups/myNSGName").parse().unwrap(),
             registry_identity: None,
-            health_probe: HealthProbe::Shared,
+            health_probe: LoadBalancerHealthProbe::Shared,
         },
-        vault: IdentityVault {
+        vault: CredentialVault {
             name: "test-keyvault".parse().unwrap(),
             tenant: VaultTenant("00000000-0000-0000-0000-000000000000".parse().unwrap()),
         },
         identities: Component::ALL.map(|component| (component, identity(component))).into(),
-        data_plane: DataPlaneIdentities { image_registry: None, disk: None, file: None },
-        encryption: Some(Encryption {
+        data_plane: DataPlaneClientIds { image_registry: None, disk: None, file: None },
+        encryption: Some(KmsEncryption {
             active_key: EncryptionKey {
                 vault: "test-kms-keyvault".parse().unwrap(),
                 name: "test-key".parse().unwrap(),
                 version: "1".parse().unwrap(),
             },
             backup_key: None,
-            managed_hsm: false,
-            private_access: true,
+            is_managed_hsm: false,
+            is_private_access: true,
         }),
     }
 }
 
 /// The shapes of the reference, with what the fixture lacks taken out.
-fn rendered() -> BTreeMap<String, Value> {
+fn rendered_reference_objects() -> BTreeMap<String, Value> {
     let wire = HostedCluster::default();
     let templates = WorkloadTemplates::default();
-    let inputs = Inputs {
+    let inputs = DesiredObjectInputs {
         wire: &wire,
-        mode: Mode::All,
-        owner: Owner::Blank,
+        mode: OperatorMode::All,
+        owner: ControlPlaneOwner::WithoutUid,
         vault_reader: None,
         templates: &templates,
         refresh: VolumeRefresh::Polled,
         private_router: None,
     };
-    let objects = desired_objects(&fixture(), &inputs);
+    let objects = desired_objects(&reference_cluster(), &inputs);
     objects
         .into_iter()
-        .filter(|object| object.writer == Writer::ControlPlane)
+        .filter(|object| object.writer == ObjectWriter::ControlPlane)
         .map(|object| {
-            let mut shape = reference_shape(&object.value);
+            let mut shape = without_ownership_marks(&object.value);
             shape["metadata"]["ownerReferences"][0]["name"] = json!("hcp");
             if let Some(objects) = shape.pointer_mut("/spec/parameters/objects") {
                 *objects =
                     json!(objects.as_str().unwrap().replace("Encoding: utf-8", "Encoding: "));
             }
             if let Some(text) = shape.pointer_mut("/data/cloud.conf") {
-                *text = json!(without_stand_ins(text.as_str().unwrap()));
+                *text = json!(without_placeholders(text.as_str().unwrap()));
             }
             (object.key.to_string(), shape)
         })
         .collect()
 }
 
-fn without_stand_ins(text: &str) -> String {
+fn without_placeholders(text: &str) -> String {
     use k8s_openapi::ByteString;
 
     if text.starts_with('{') {
-        return text.replace(STAND_IN, "");
+        return text.replace(PLACEHOLDER, "");
     }
     let bytes: ByteString = serde_json::from_value(json!(text)).unwrap();
-    let text = String::from_utf8(bytes.0).unwrap().replace(STAND_IN, "");
+    let text = String::from_utf8(bytes.0).unwrap().replace(PLACEHOLDER, "");
     serde_json::to_value(ByteString(text.into_bytes())).unwrap().as_str().unwrap().to_owned()
 }
 
 /// The classes and the configuration with the keys as read in the reference's fixtures; of the cloud
 /// configurations by the same recipe, applied by another program to the fixtures' bytes.
-const HASHES: [(&str, &str); 12] = [
+const REFERENCE_HASHES: [(&str, &str); 12] = [
     (
         "SecretProviderClass hcp-namespace/managed-azure-network",
         "ab4c90f5f78e557c86e88b5c5af8362d53f6fd73dbc58f112f60ae86791ef835",
@@ -171,24 +171,24 @@ const HASHES: [(&str, &str); 12] = [
 
 #[test]
 fn the_fixture_hashes_as_in_the_reference() {
-    let rendered = rendered();
-    for (key, expected) in HASHES {
+    let rendered = rendered_reference_objects();
+    for (key, expected) in REFERENCE_HASHES {
         assert_eq!(desired_state_hash(&rendered[key]), expected, "{key}");
     }
 }
 
 #[test]
-fn the_marks_of_ours_do_not_enter_the_hash() {
-    let wire = crate::fixture::changed(&[]);
-    for object in crate::fixture::objects_of(&wire) {
-        let stored = object.value["metadata"]["annotations"].get(DESIRED_STATE_HASH);
+fn ownership_marks_do_not_change_the_hash() {
+    let wire = crate::fixture::example_with_changes(&[]);
+    for object in crate::fixture::desired_objects_of(&wire) {
+        let stored = object.value["metadata"]["annotations"].get(DESIRED_STATE_HASH_ANNOTATION);
         let is_marked =
-            object.writer == Writer::ControlPlane || object.key.name != "managed-azure-kms";
+            object.writer == ObjectWriter::ControlPlane || object.key.name != "managed-azure-kms";
         assert_eq!(stored.is_some(), is_marked, "{}", object.key);
         if let Some(stored) = stored {
             assert_eq!(
                 *stored,
-                desired_state_hash(&reference_shape(&object.value)),
+                desired_state_hash(&without_ownership_marks(&object.value)),
                 "{}",
                 object.key
             );
@@ -201,7 +201,7 @@ fn the_marks_of_ours_do_not_enter_the_hash() {
 fn the_cloud_controller_manager_has_the_config_hash_of_the_reference() {
     use k8s_openapi::ByteString;
 
-    let rendered = rendered();
+    let rendered = rendered_reference_objects();
     let text = &rendered["Secret hcp-namespace/azure-cloud-config"]["data"]["cloud.conf"];
     let bytes: ByteString = serde_json::from_value(text.clone()).unwrap();
     assert_eq!(config_hash([MountedValue::Bytes(&bytes.0)]), "23427fb4");
@@ -209,7 +209,7 @@ fn the_cloud_controller_manager_has_the_config_hash_of_the_reference() {
 
 #[test]
 fn the_keys_of_the_api_server_hash_as_in_the_reference() {
-    let rendered = rendered();
+    let rendered = rendered_reference_objects();
     let pods = &rendered["Deployment hcp-namespace/kube-apiserver"]["spec"]["template"];
     assert_eq!(
         pods["metadata"]["annotations"]["kube-apiserver.hypershift.openshift.io/encryption-config-hash"],

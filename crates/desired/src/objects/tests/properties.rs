@@ -1,33 +1,33 @@
 //! What holds for every cluster, read out of the objects alone.
 
 use lanyard_api::SecretProviderClass;
-use lanyard_vocabulary::component::{Consumer, Told};
-use lanyard_vocabulary::{ClientId, Component};
+use lanyard_vocabulary::component::{Consumer, CredentialPathSource};
+use lanyard_vocabulary::{EntraClientId, Component};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::*;
-use super::find;
-use crate::fixture::{CONTROL_PLANE, KMS, any_changes, changed, inputs, objects_of, valid};
+use super::find_object;
+use crate::fixture::{CONTROL_PLANE, KMS, any_changes, example_with_changes, example_inputs, desired_objects_of, validated_cluster};
 use crate::templates::WorkloadTemplates;
 
-fn class_of(objects: &[DesiredObject], component: Component) -> SecretProviderClass {
-    let name = component.facts().secret_provider_class;
-    let object = find(objects, OwnedKind::SecretProviderClass, name);
+fn class_of_component(objects: &[DesiredObject], component: Component) -> SecretProviderClass {
+    let name = component.definition().secret_provider_class;
+    let object = find_object(objects, OwnedKind::SecretProviderClass, name);
     serde_json::from_value(object.value.clone()).unwrap()
 }
 
-fn pod<'a>(objects: &'a [DesiredObject], consumer: &Consumer) -> &'a Value {
-    let deployment = find(objects, OwnedKind::Deployment, consumer.deployment);
+fn pod_spec<'a>(objects: &'a [DesiredObject], consumer: &Consumer) -> &'a Value {
+    let deployment = find_object(objects, OwnedKind::Deployment, consumer.deployment);
     &deployment.value["spec"]["template"]["spec"]
 }
 
-fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
+fn item_named<'a>(list: &'a Value, name: &str) -> &'a Value {
     let items = list.as_array().unwrap();
     items.iter().find(|item| item["name"] == name).unwrap_or(&Value::Null)
 }
 
-fn argument(container: &Value, flag: &str) -> Option<String> {
+fn argument_value(container: &Value, flag: &str) -> Option<String> {
     let arguments = container["args"].as_array()?.iter().filter_map(Value::as_str);
     let mut values =
         arguments.filter_map(|argument| argument.strip_prefix(flag)?.strip_prefix('='));
@@ -35,72 +35,72 @@ fn argument(container: &Value, flag: &str) -> Option<String> {
 }
 
 /// The file in a volume of the pod: the key of the Secret behind it.
-fn secret_file(objects: &[DesiredObject], pod: &Value, container: &Value, path: &str) -> Value {
+fn mounted_secret_json(objects: &[DesiredObject], pod: &Value, container: &Value, path: &str) -> Value {
     let (directory, file) = path.rsplit_once('/').unwrap();
     let mounts = container["volumeMounts"].as_array().unwrap();
     let mount = mounts.iter().find(|mount| mount["mountPath"] == directory).unwrap();
-    let source = &named(&pod["volumes"], mount["name"].as_str().unwrap())["secret"];
+    let source = &item_named(&pod["volumes"], mount["name"].as_str().unwrap())["secret"];
     let key = match source["items"].as_array() {
         Some(items) => {
             items.iter().find(|item| item["path"] == file).unwrap()["key"].as_str().unwrap()
         }
         None => file,
     };
-    let secret = find(objects, OwnedKind::Secret, source["secretName"].as_str().unwrap());
+    let secret = find_object(objects, OwnedKind::Secret, source["secretName"].as_str().unwrap());
     let bytes: k8s_openapi::ByteString =
         serde_json::from_value(secret.value["data"][key].clone()).unwrap();
     serde_json::from_slice(&bytes.0).unwrap()
 }
 
 /// What the container is told, through whatever it is told.
-fn told(objects: &[DesiredObject], component: Component, consumer: &Consumer) -> String {
-    let pod = pod(objects, consumer);
-    let container = named(&pod["containers"], consumer.container);
-    match consumer.told {
-        Told::Computed if component == Component::Kms => {
-            argument(container, "--encryption-credential-file").unwrap()
+fn configured_credential_path(objects: &[DesiredObject], component: Component, consumer: &Consumer) -> String {
+    let pod = pod_spec(objects, consumer);
+    let container = item_named(&pod["containers"], consumer.container);
+    match consumer.path_source {
+        CredentialPathSource::Computed if component == Component::Kms => {
+            argument_value(container, "--encryption-credential-file").unwrap()
         }
-        Told::Computed => argument(container, "--credential-file").unwrap(),
-        Told::ClusterIdentity => {
+        CredentialPathSource::Computed => argument_value(container, "--credential-file").unwrap(),
+        CredentialPathSource::ClusterIdentity => {
             let mut identities = objects.iter();
             let identity =
                 identities.find(|o| o.key.kind == OwnedKind::AzureClusterIdentity).unwrap();
             let path = &identity.value["spec"]["userAssignedIdentityCredentialsPath"];
             path.as_str().unwrap().to_owned()
         }
-        Told::CloudConfig { .. } | Told::StorageOperator { .. } => {
+        CredentialPathSource::CloudConfig { .. } | CredentialPathSource::StorageOperator { .. } => {
             let flags = ["--cloud-config", "--config-file-path"];
-            let path = flags.iter().find_map(|flag| argument(container, flag)).unwrap();
-            let config = secret_file(objects, pod, container, &path);
+            let path = flags.iter().find_map(|flag| argument_value(container, flag)).unwrap();
+            let config = mounted_secret_json(objects, pod, container, &path);
             config["aadMSIDataPlaneIdentityPath"].as_str().unwrap().to_owned()
         }
-        Told::Environment { name } | Told::Rendered { name, .. } => {
-            let flag = argument(container, "--credential-file-from-env");
+        CredentialPathSource::Environment { name } | CredentialPathSource::Rendered { name, .. } => {
+            let flag = argument_value(container, "--credential-file-from-env");
             assert_eq!(flag.as_deref(), Some(name));
-            named(&container["env"], name)["value"].as_str().unwrap().to_owned()
+            item_named(&container["env"], name)["value"].as_str().unwrap().to_owned()
         }
     }
 }
 
 /// The file that the volume of the consumer provides in its container.
-fn provided(objects: &[DesiredObject], consumer: &Consumer) -> String {
-    let pod = pod(objects, consumer);
-    let container = named(&pod["containers"], consumer.container);
-    let csi = &named(&pod["volumes"], consumer.volume)["csi"];
+fn mounted_credential_path(objects: &[DesiredObject], consumer: &Consumer) -> String {
+    let pod = pod_spec(objects, consumer);
+    let container = item_named(&pod["containers"], consumer.container);
+    let csi = &item_named(&pod["volumes"], consumer.volume)["csi"];
     assert_eq!(
         (&csi["driver"], &csi["readOnly"]),
         (&json!("secrets-store.csi.k8s.io"), &json!(true))
     );
     let name = csi["volumeAttributes"]["secretProviderClass"].as_str().unwrap();
-    let class = find(objects, OwnedKind::SecretProviderClass, name);
+    let class = find_object(objects, OwnedKind::SecretProviderClass, name);
     let class: SecretProviderClass = serde_json::from_value(class.value.clone()).unwrap();
     let file = class.parse_parameters().unwrap().objects[0].file_name().to_owned();
-    let mount = named(&container["volumeMounts"], consumer.volume);
+    let mount = item_named(&container["volumeMounts"], consumer.volume);
     assert_eq!(mount["readOnly"], true);
     format!("{}/{file}", mount["mountPath"].as_str().unwrap())
 }
 
-fn reader(text: Option<&str>) -> Option<ClientId> {
+fn parse_vault_reader(text: Option<&str>) -> Option<EntraClientId> {
     text.map(|text| text.parse().unwrap())
 }
 
@@ -108,21 +108,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn every_consumer_is_told_the_path_that_its_volume_provides(changes in any_changes()) {
-        let wire = changed(&changes);
-        let cluster = valid(&wire);
-        let objects = objects_of(&wire);
-        let private = cluster.encryption.as_ref().is_some_and(|encryption| encryption.private_access);
-        for (component, identity) in cluster.components() {
+    fn configured_path_equals_mounted_path_for_every_consumer(changes in any_changes()) {
+        let wire = example_with_changes(&changes);
+        let cluster = validated_cluster(&wire);
+        let objects = desired_objects_of(&wire);
+        let private = cluster.encryption.as_ref().is_some_and(|encryption| encryption.is_private_access);
+        for (component, identity) in cluster.running_components() {
             for consumer in component.consumers() {
-                let provided = provided(&objects, consumer);
+                let provided = mounted_credential_path(&objects, consumer);
                 prop_assert_eq!(&provided, &format!("{}/{}", consumer.mount_path, identity.secret_name));
                 let unknown = cluster.azure.cloud.cluster_identity_type().is_none()
-                    && consumer.told == Told::ClusterIdentity;
+                    && consumer.path_source == CredentialPathSource::ClusterIdentity;
                 // A private key is tried by the API server alone.
-                let untold = private && component == Component::Kms && consumer.told == Told::Computed;
+                let untold = private && component == Component::Kms && consumer.path_source == CredentialPathSource::Computed;
                 if !unknown && !untold {
-                    prop_assert_eq!(told(&objects, component, consumer), provided);
+                    prop_assert_eq!(configured_credential_path(&objects, component, consumer), provided);
                 }
             }
         }
@@ -130,8 +130,8 @@ proptest! {
 
     #[test]
     fn there_is_a_class_for_every_component_that_runs_and_no_other(changes in any_changes()) {
-        let wire = changed(&changes);
-        let objects = objects_of(&wire);
+        let wire = example_with_changes(&changes);
+        let objects = desired_objects_of(&wire);
         let mut classes: Vec<_> = objects
             .iter()
             .filter(|object| object.key.kind == OwnedKind::SecretProviderClass)
@@ -148,23 +148,23 @@ proptest! {
     }
 
     #[test]
-    fn the_text_of_a_class_is_read_and_written_again_the_same(changes in any_changes()) {
-        let wire = changed(&changes);
-        let cluster = valid(&wire);
-        let objects = objects_of(&wire);
-        for (component, identity) in cluster.components() {
-            let class = class_of(&objects, component);
+    fn class_parameters_survive_a_round_trip(changes in any_changes()) {
+        let wire = example_with_changes(&changes);
+        let cluster = validated_cluster(&wire);
+        let objects = desired_objects_of(&wire);
+        for (component, identity) in cluster.running_components() {
+            let class = class_of_component(&objects, component);
             let parameters = class.parse_parameters().unwrap();
             let [entry] = parameters.objects.as_slice() else { panic!("one object") };
             prop_assert_eq!(&entry.name, &identity.secret_name);
             prop_assert_eq!(entry.encoding, Some(identity.encoding));
-            prop_assert_eq!(entry.kind, lanyard_api::ObjectKind::Secret);
+            prop_assert_eq!(entry.kind, lanyard_api::VaultObjectKind::Secret);
             prop_assert_eq!(Some(parameters.to_parameters()), class.spec.parameters);
         }
     }
 
     #[test]
-    fn a_class_depends_on_its_six_facts_alone(
+    fn class_depends_only_on_its_six_inputs(
         one in any_changes(), other in any_changes(), location in "[a-z]{3,10}",
     ) {
         // The second cluster gets the facts of the first, and nothing else of it.
@@ -174,7 +174,7 @@ proptest! {
         mixed.insert(0, (format!("{}/location", crate::fixture::AZURE), json!(location)));
         let facts = one.iter().filter(|(pointer, _)| is_fact(pointer)).cloned();
         let mixed: Vec<_> = facts.chain(mixed).collect();
-        let (one, other) = (objects_of(&changed(&one)), objects_of(&changed(&mixed)));
+        let (one, other) = (desired_objects_of(&example_with_changes(&one)), desired_objects_of(&example_with_changes(&mixed)));
         for object in one.iter().filter(|object| object.key.kind == OwnedKind::SecretProviderClass) {
             let twin = other.iter().find(|twin| twin.key == object.key && twin.writer == object.writer);
             if let Some(twin) = twin {
@@ -190,24 +190,24 @@ proptest! {
         component in prop::sample::select(Component::ALL.to_vec()),
     ) {
         let parent = if component == Component::Kms { KMS } else { CONTROL_PLANE };
-        let before = changed(&changes);
-        if !valid(&before).identities.contains_key(&component) {
+        let before = example_with_changes(&changes);
+        if !validated_cluster(&before).identities.contains_key(&component) {
             return Ok(());
         }
         let mut after = changes;
         after.push((format!("{parent}/{component}/credentialsSecretName"), json!(name)));
-        let after = changed(&after);
-        let mut allowed = vec![component.facts().secret_provider_class, "harbour"];
+        let after = example_with_changes(&after);
+        let mut allowed = vec![component.definition().secret_provider_class, "harbour"];
         for consumer in component.consumers() {
             allowed.push(consumer.deployment);
-            match consumer.told {
-                Told::CloudConfig { secret, .. } | Told::StorageOperator { secret, .. } => {
+            match consumer.path_source {
+                CredentialPathSource::CloudConfig { secret, .. } | CredentialPathSource::StorageOperator { secret, .. } => {
                     allowed.push(secret);
                 }
                 _ => {}
             }
         }
-        let (one, other) = (objects_of(&before), objects_of(&after));
+        let (one, other) = (desired_objects_of(&before), desired_objects_of(&after));
         prop_assert_eq!(one.len(), other.len());
         for (one, other) in one.iter().zip(&other) {
             prop_assert_eq!(&one.key, &other.key);
@@ -219,25 +219,25 @@ proptest! {
 
     #[test]
     fn the_order_and_bytes_of_the_objects_are_always_the_same(changes in any_changes()) {
-        let wire = changed(&changes);
+        let wire = example_with_changes(&changes);
         let text = serde_json::to_string(&wire).unwrap();
         let again: lanyard_api::HostedCluster = serde_json::from_str(&text).unwrap();
-        prop_assert_eq!(objects_of(&wire), objects_of(&again));
-        let steps: Vec<_> = objects_of(&wire).iter().map(|object| object.step).collect();
+        prop_assert_eq!(desired_objects_of(&wire), desired_objects_of(&again));
+        let steps: Vec<_> = desired_objects_of(&wire).iter().map(|object| object.step).collect();
         prop_assert!(steps.is_sorted());
     }
 }
 
 #[test]
 fn the_reader_is_in_every_class_or_in_none() {
-    let wire = changed(&[]);
+    let wire = example_with_changes(&[]);
     let templates = WorkloadTemplates::default();
     let id = "0b1e5a3c-7d24-4f69-8e0a-c5d9f1b37a62";
     for text in [None, Some(id)] {
-        let inputs = Inputs { vault_reader: reader(text), ..inputs(&wire, &templates) };
-        let objects = desired_objects(&valid(&wire), &inputs);
+        let inputs = DesiredObjectInputs { vault_reader: parse_vault_reader(text), ..example_inputs(&wire, &templates) };
+        let objects = desired_objects(&validated_cluster(&wire), &inputs);
         for component in Component::ALL {
-            let parameters = class_of(&objects, component).spec.parameters.unwrap();
+            let parameters = class_of_component(&objects, component).spec.parameters.unwrap();
             assert_eq!(parameters["userAssignedIdentityID"], text.unwrap_or_default());
         }
     }

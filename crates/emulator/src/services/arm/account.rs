@@ -1,15 +1,15 @@
 //! What clients read before anything else: endpoints, tenants, subscriptions, locations.
 
 use http::StatusCode;
-use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_vocabulary::cloud::CloudEndpoints;
 use serde_json::{Value, json};
 
-use super::gate::{authenticate, enter, list, path_scope, reply, scope};
-use super::refusal::bad_request;
-use super::resources::Subscription;
+use super::access::{authenticate, authorize_call, list_reply, path_scope, json_reply, parse_request_scope};
+use super::error::bad_request;
+use super::resource_store::Subscription;
 use crate::authorization::AccessScope;
-use crate::call::Call;
-use crate::request::Reply;
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
 
 /// Regions of the locations list: the one of the world is always among them.
 const LOCATIONS: [(&str, &str); 4] = [
@@ -20,12 +20,12 @@ const LOCATIONS: [(&str, &str); 4] = [
 ];
 
 /// `GET /metadata/endpoints`: one object from 2022-09-01 on, an array before. No token is needed.
-pub(super) fn endpoints(call: &mut Call<'_>) -> Result<Reply, Reply> {
+pub(super) fn get_metadata_endpoints(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let Ok(version) = call.api_version() else {
         return Err(bad_request("MissingApiVersionParameter", "`api-version` is required."));
     };
     let as_array = version < "2022";
-    let cloud = call.site.cloud;
+    let cloud = call.endpoint.cloud;
     let Some(endpoints) = cloud.endpoints() else {
         return Err(bad_request("CloudNotFound", "The cloud has no fixed endpoints."));
     };
@@ -34,12 +34,12 @@ pub(super) fn endpoints(call: &mut Call<'_>) -> Result<Reply, Reply> {
         "AzureUSGovernmentCloud" => "AzureUSGovernment",
         other => other,
     };
-    let document = endpoints_document(name, endpoints);
+    let document = endpoints_json(name, endpoints);
     let body = if as_array { json!([document]) } else { document };
-    Ok(reply(call, StatusCode::OK, &body))
+    Ok(json_reply(call, StatusCode::OK, &body))
 }
 
-fn endpoints_document(name: &str, endpoints: &Endpoints) -> Value {
+fn endpoints_json(name: &str, endpoints: &CloudEndpoints) -> Value {
     let suffix = endpoints.arm_audience.trim_start_matches("https://management.");
     json!({
         "name": name,
@@ -71,7 +71,7 @@ fn endpoints_document(name: &str, endpoints: &Endpoints) -> Value {
 }
 
 /// `GET /tenants`: those in which the caller has an identity.
-pub(super) fn tenants(call: &mut Call<'_>) -> Result<Reply, Reply> {
+pub(super) fn list_tenants(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
     let tenant = json!({
         "id": format!("/tenants/{}", caller.tenant),
@@ -79,11 +79,11 @@ pub(super) fn tenants(call: &mut Call<'_>) -> Result<Reply, Reply> {
         "tenantCategory": "Home",
         "displayName": "lanyard",
     });
-    list(call, vec![tenant])
+    list_reply(call, vec![tenant])
 }
 
 /// `GET /subscriptions`: those in which the caller has an assignment at any scope.
-pub(super) fn subscriptions(call: &mut Call<'_>) -> Result<Reply, Reply> {
+pub(super) fn list_subscriptions(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
     let world = call.world();
     let mut items = Vec::new();
@@ -94,24 +94,24 @@ pub(super) fn subscriptions(call: &mut Call<'_>) -> Result<Reply, Reply> {
             .of_principal(caller.object_id)
             .any(|held| held.scope.contains(&whole) || whole.contains(&held.scope));
         if visible && subscription.tenant == caller.tenant {
-            items.push(wire(subscription));
+            items.push(subscription_json(subscription));
         }
     }
-    list(call, items)
+    list_reply(call, items)
 }
 
 /// `GET /subscriptions/{id}`.
-pub(super) fn subscription(call: &mut Call<'_>) -> Result<Reply, Reply> {
+pub(super) fn get_subscription(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let whole = path_scope(call)?;
-    enter(call, "Microsoft.Resources/subscriptions/read", &whole)?;
-    let found = call.world().resources.subscription(call.parameter("subscription")).map(wire);
-    Ok(reply(call, StatusCode::OK, &found.unwrap_or_default()))
+    authorize_call(call, "Microsoft.Resources/subscriptions/read", &whole)?;
+    let found = call.world().resources.subscription(call.path_parameter("subscription")).map(subscription_json);
+    Ok(json_reply(call, StatusCode::OK, &found.unwrap_or_default()))
 }
 
 /// `GET /subscriptions/{id}/locations`.
-pub(super) fn locations(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let whole = scope(&format!("/subscriptions/{}", call.parameter("subscription")))?;
-    enter(call, "Microsoft.Resources/subscriptions/locations/read", &whole)?;
+pub(super) fn list_locations(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let whole = parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
+    authorize_call(call, "Microsoft.Resources/subscriptions/locations/read", &whole)?;
     let items = LOCATIONS.map(|(name, title)| {
         json!({
             "id": format!("{whole}/locations/{name}"),
@@ -122,14 +122,14 @@ pub(super) fn locations(call: &mut Call<'_>) -> Result<Reply, Reply> {
             "metadata": { "regionType": "Physical", "regionCategory": "Recommended" },
         })
     });
-    list(call, items.into())
+    list_reply(call, items.into())
 }
 
-fn subscription_scope(subscription: &Subscription) -> Result<AccessScope, Reply> {
-    scope(&format!("/subscriptions/{}", subscription.id))
+fn subscription_scope(subscription: &Subscription) -> Result<AccessScope, ServiceReply> {
+    parse_request_scope(&format!("/subscriptions/{}", subscription.id))
 }
 
-fn wire(subscription: &Subscription) -> Value {
+fn subscription_json(subscription: &Subscription) -> Value {
     json!({
         "id": format!("/subscriptions/{}", subscription.id),
         "subscriptionId": subscription.id,

@@ -1,17 +1,17 @@
 //! Machines and disks, to read. Reference: Microsoft.Compute, 2024-03-01; disks 2023-10-02.
 
-use super::{Reads, reads};
-use crate::operations::Operation;
+use super::{ArmReadKind, read_only_operation};
+use crate::operations::ServiceOperation;
 
-pub(super) const OPERATIONS: &[Operation] = &[
-    reads(
+pub(super) const OPERATIONS: &[ServiceOperation] = &[
+    read_only_operation(
         "VirtualMachines_ListAll",
-        Reads::Subscription,
+        ArmReadKind::SubscriptionCollection,
         sub!("Microsoft.Compute/virtualMachines"),
     ),
-    reads("VirtualMachines_List", Reads::Below, rg!("Microsoft.Compute/virtualMachines")),
-    reads("VirtualMachines_Get", Reads::One, rg!("Microsoft.Compute/virtualMachines/{name}")),
-    reads("Disks_List", Reads::Subscription, sub!("Microsoft.Compute/disks")),
-    reads("Disks_ListByResourceGroup", Reads::Below, rg!("Microsoft.Compute/disks")),
-    reads("Disks_Get", Reads::One, rg!("Microsoft.Compute/disks/{name}")),
+    read_only_operation("VirtualMachines_List", ArmReadKind::ChildCollection, rg!("Microsoft.Compute/virtualMachines")),
+    read_only_operation("VirtualMachines_Get", ArmReadKind::Resource, rg!("Microsoft.Compute/virtualMachines/{name}")),
+    read_only_operation("Disks_List", ArmReadKind::SubscriptionCollection, sub!("Microsoft.Compute/disks")),
+    read_only_operation("Disks_ListByResourceGroup", ArmReadKind::ChildCollection, rg!("Microsoft.Compute/disks")),
+    read_only_operation("Disks_Get", ArmReadKind::Resource, rg!("Microsoft.Compute/disks/{name}")),
 ];

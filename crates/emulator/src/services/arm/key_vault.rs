@@ -6,91 +6,91 @@ use jiff::Timestamp;
 use lanyard_vocabulary::{ParseIdentifierError, VaultName};
 use serde_json::{Value, json};
 
-use super::gate::{body, empty, enter, path_scope, reply, require_group, scope};
-use super::reading;
-use super::refusal::{Refusal, bad_request, conflict};
-use super::resources::{Resource, Stored};
-use super::{Reads, reads_back};
+use super::access::{json_body, empty_reply, authorize_call, path_scope, json_reply, require_group, parse_request_scope};
+use super::resource_reads;
+use super::error::{ArmServiceError, bad_request, conflict};
+use super::resource_store::{ArmResource, UpsertOutcome};
+use super::{ArmReadKind, read_operation};
 use crate::authorization::AccessScope;
-use crate::call::Call;
-use crate::operations::{Handler, Operation, Support};
-use crate::request::Reply;
-use crate::services::keyvault::{AccessPolicy, DeletedVault, Vault, VaultSettings};
-use crate::world::World;
+use crate::operation_context::OperationContext;
+use crate::operations::{OperationHandler, ServiceOperation, OperationSupport};
+use crate::request::ServiceReply;
+use crate::services::keyvault::{AccessPolicy, DeletedVault, EmulatedVault, VaultSettings};
+use crate::azure_state::AzureState;
 
-pub(super) const OPERATIONS: &[Operation] = &[
-    reads_back("Vaults_ListBySubscription", Reads::Subscription, sub!("Microsoft.KeyVault/vaults")),
-    reads_back("Vaults_ListByResourceGroup", Reads::Below, rg!("Microsoft.KeyVault/vaults")),
-    vault("Vaults_Get", Method::GET, reading::read),
-    vault("Vaults_CreateOrUpdate", Method::PUT, create),
-    vault("Vaults_Update", Method::PATCH, update),
-    vault("Vaults_Delete", Method::DELETE, delete),
-    Operation {
+pub(super) const OPERATIONS: &[ServiceOperation] = &[
+    read_operation("Vaults_ListBySubscription", ArmReadKind::SubscriptionCollection, sub!("Microsoft.KeyVault/vaults")),
+    read_operation("Vaults_ListByResourceGroup", ArmReadKind::ChildCollection, rg!("Microsoft.KeyVault/vaults")),
+    vault_operation("Vaults_Get", Method::GET, resource_reads::get_resource),
+    vault_operation("Vaults_CreateOrUpdate", Method::PUT, create_vault),
+    vault_operation("Vaults_Update", Method::PATCH, update_vault),
+    vault_operation("Vaults_Delete", Method::DELETE, delete_vault),
+    ServiceOperation {
         id: "Vaults_GetDeleted",
         method: Method::GET,
         path: sub!("Microsoft.KeyVault/locations/{location}/deletedVaults/{name}"),
-        support: Support::Full,
-        handler: read_deleted,
+        support: OperationSupport::Full,
+        handler: get_deleted_vault,
     },
-    Operation {
+    ServiceOperation {
         id: "Vaults_PurgeDeleted",
         method: Method::POST,
         path: sub!("Microsoft.KeyVault/locations/{location}/deletedVaults/{name}/purge"),
-        support: Support::Full,
-        handler: purge,
+        support: OperationSupport::Full,
+        handler: purge_deleted_vault,
     },
 ];
 
 const VAULT: &str = "Microsoft.KeyVault/vaults";
 
-const fn vault(id: &'static str, method: Method, handler: Handler) -> Operation {
-    let support = Support::Partial("network rules are stored and not enforced");
-    Operation { id, method, path: rg!("Microsoft.KeyVault/vaults/{name}"), support, handler }
+const fn vault_operation(id: &'static str, method: Method, handler: OperationHandler) -> ServiceOperation {
+    let support = OperationSupport::Partial("network rules are stored and not enforced");
+    ServiceOperation { id, method, path: rg!("Microsoft.KeyVault/vaults/{name}"), support, handler }
 }
 
-fn create(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn create_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
-    enter(call, &format!("{VAULT}/write"), &id)?;
+    authorize_call(call, &format!("{VAULT}/write"), &id)?;
     require_group(call)?;
-    let mut given = body(call)?;
+    let mut given = json_body(call)?;
     let name = vault_name(call)?;
     let location = given.get("location").and_then(Value::as_str).unwrap_or_default().to_owned();
     if location.is_empty() {
         return Err(bad_request("LocationRequired", "The body has no `location`."));
     }
-    let host = host_of(call, &name);
+    let host = vault_host(call, &name);
     let recover = given
         .pointer("/properties/createMode")
         .and_then(Value::as_str)
         .is_some_and(|mode| mode.eq_ignore_ascii_case("recover"));
-    refuse_taken_name(call, &id, &host, recover)?;
+    require_available_name(call, &id, &host, recover)?;
     if recover {
         return recover_vault(call, &id, &host);
     }
     let by_default = call.api_version().is_ok_and(|version| version >= "2026");
-    let settings = settings_of(&given, by_default)?;
-    finish(&mut given, &host, &settings);
+    let settings = parse_vault_settings(&given, by_default)?;
+    set_service_properties(&mut given, &host, &settings);
     let now = call.now;
-    let world = call.world_mut();
-    match world.vaults.of_resource_mut(&id) {
+    let world = call.azure_mut();
+    match world.vaults.vault_of_resource_mut(&id) {
         Some(held) => held.settings = settings,
         None => {
-            world.vaults.insert(Vault::new(name, host, id.clone(), location, settings));
+            world.vaults.insert(EmulatedVault::new(name, host, id.clone(), location, settings));
         }
     }
-    let stored = world.resources.store(Resource::new(id.clone(), VAULT, given, now));
-    let status = if stored == Stored::Created { StatusCode::CREATED } else { StatusCode::OK };
-    let wire = reading::find(call, &id)?.wire();
-    Ok(reply(call, status, &wire))
+    let stored = world.resources.upsert(ArmResource::new(id.clone(), VAULT, given, now));
+    let status = if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
+    let wire = resource_reads::find_resource(call, &id)?.to_json();
+    Ok(json_reply(call, status, &wire))
 }
 
 /// `PATCH`: replaces tags and the properties that are given.
-fn update(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn update_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
-    enter(call, &format!("{VAULT}/write"), &id)?;
-    let held = reading::find(call, &id)?;
+    authorize_call(call, &format!("{VAULT}/write"), &id)?;
+    let held = resource_reads::find_resource(call, &id)?;
     let mut merged = Value::Object(held.body.clone());
-    let given = body(call)?;
+    let given = json_body(call)?;
     if let Some(tags) = given.get("tags") {
         merged["tags"] = tags.clone();
     }
@@ -99,31 +99,31 @@ fn update(call: &mut Call<'_>) -> Result<Reply, Reply> {
             merged["properties"][name] = value.clone();
         }
     }
-    let settings = settings_of(&merged, true)?;
+    let settings = parse_vault_settings(&merged, true)?;
     let now = call.now;
-    let world = call.world_mut();
-    if let Some(vault) = world.vaults.of_resource_mut(&id) {
+    let world = call.azure_mut();
+    if let Some(vault) = world.vaults.vault_of_resource_mut(&id) {
         vault.settings = settings;
     }
-    world.resources.store(Resource::new(id.clone(), VAULT, merged, now));
-    let wire = reading::find(call, &id)?.wire();
-    Ok(reply(call, StatusCode::OK, &wire))
+    world.resources.upsert(ArmResource::new(id.clone(), VAULT, merged, now));
+    let wire = resource_reads::find_resource(call, &id)?.to_json();
+    Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
-fn delete(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn delete_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
-    enter(call, &format!("{VAULT}/delete"), &id)?;
+    authorize_call(call, &format!("{VAULT}/delete"), &id)?;
     let now = call.now;
-    let removed = call.world_mut().resources.remove(&id);
-    super::forget(call.world_mut(), &removed, now);
+    let removed = call.azure_mut().resources.remove(&id);
+    super::remove_dependent_state(call.azure_mut(), &removed, now);
     let status = if removed.is_empty() { StatusCode::NO_CONTENT } else { StatusCode::OK };
-    Ok(empty(call, status))
+    Ok(empty_reply(call, status))
 }
 
-fn read_deleted(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn get_deleted_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (id, whole) = (path_scope(call)?, subscription_scope(call)?);
-    enter(call, "Microsoft.KeyVault/locations/deletedVaults/read", &whole)?;
-    let deleted = find_deleted(call, &id)?;
+    authorize_call(call, "Microsoft.KeyVault/locations/deletedVaults/read", &whole)?;
+    let deleted = find_deleted_vault(call, &id)?;
     let wire = json!({
         "id": id,
         "name": deleted.vault.name,
@@ -135,19 +135,19 @@ fn read_deleted(call: &mut Call<'_>) -> Result<Reply, Reply> {
             "scheduledPurgeDate": deleted.purge_at().to_string(),
         },
     });
-    Ok(reply(call, StatusCode::OK, &wire))
+    Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
-fn purge(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn purge_deleted_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (path, whole) = (path_scope(call)?, subscription_scope(call)?);
-    enter(call, "Microsoft.KeyVault/locations/deletedVaults/purge/action", &whole)?;
-    let host = find_deleted(call, &path)?.vault.host.clone();
-    call.world_mut().vaults.deleted.remove(&host);
-    Ok(empty(call, StatusCode::OK))
+    authorize_call(call, "Microsoft.KeyVault/locations/deletedVaults/purge/action", &whole)?;
+    let host = find_deleted_vault(call, &path)?.vault.host.clone();
+    call.azure_mut().vaults.deleted.remove(&host);
+    Ok(empty_reply(call, StatusCode::OK))
 }
 
-fn find_deleted<'c>(call: &'c Call<'_>, id: &AccessScope) -> Result<&'c DeletedVault, Reply> {
-    let (name, location) = (call.parameter("name"), call.parameter("location"));
+fn find_deleted_vault<'c>(call: &'c OperationContext<'_>, id: &AccessScope) -> Result<&'c DeletedVault, ServiceReply> {
+    let (name, location) = (call.path_parameter("name"), call.path_parameter("location"));
     let now = call.now;
     call.world()
         .vaults
@@ -160,20 +160,20 @@ fn find_deleted<'c>(call: &'c Call<'_>, id: &AccessScope) -> Result<&'c DeletedV
         })
         .ok_or_else(|| {
             let message = format!("The deleted vault '{id}' was not found.");
-            Refusal::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message).reply()
+            ArmServiceError::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message).to_reply()
         })
 }
 
 /// Names of vaults are global: they are host names. Deleted vaults keep theirs.
-fn refuse_taken_name(
-    call: &Call<'_>,
+fn require_available_name(
+    call: &OperationContext<'_>,
     id: &AccessScope,
     host: &str,
     recover: bool,
-) -> Result<(), Reply> {
+) -> Result<(), ServiceReply> {
     let vaults = &call.world().vaults;
-    if vaults.at_host(host).is_some_and(|held| held.resource_id != *id) {
-        let message = format!("The vault name '{}' is already in use.", call.parameter("name"));
+    if vaults.vault_at_host(host).is_some_and(|held| held.resource_id != *id) {
+        let message = format!("The vault name '{}' is already in use.", call.path_parameter("name"));
         return Err(conflict("VaultAlreadyExists", message));
     }
     let deleted = vaults.deleted.get(host).is_some_and(|held| call.now < held.purge_at());
@@ -184,24 +184,24 @@ fn refuse_taken_name(
     Ok(())
 }
 
-fn recover_vault(call: &mut Call<'_>, id: &AccessScope, host: &str) -> Result<Reply, Reply> {
+fn recover_vault(call: &mut OperationContext<'_>, id: &AccessScope, host: &str) -> Result<ServiceReply, ServiceReply> {
     let now = call.now;
-    let world = call.world_mut();
+    let world = call.azure_mut();
     let Some(deleted) = world.vaults.deleted.remove(host) else {
         let message = format!("The deleted vault '{id}' was not found.");
-        return Err(Refusal::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message).reply());
+        return Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message).to_reply());
     };
     let mut resource = deleted.resource;
     resource.changed = now;
     world.vaults.insert(deleted.vault);
-    world.resources.store(resource);
-    let wire = reading::find(call, id)?.wire();
-    Ok(reply(call, StatusCode::OK, &wire))
+    world.resources.upsert(resource);
+    let wire = resource_reads::find_resource(call, id)?.to_json();
+    Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
 /// Takes a vault out of the data plane, so that it can be recovered.
-pub(super) fn bury(world: &mut World, resource: &Resource, now: Timestamp) {
-    let host = world.vaults.of_resource(&resource.id).map(|vault| vault.host.clone());
+pub(super) fn soft_delete_vault(world: &mut AzureState, resource: &ArmResource, now: Timestamp) {
+    let host = world.vaults.vault_of_resource(&resource.id).map(|vault| vault.host.clone());
     if let Some(vault) = host.and_then(|host| world.vaults.remove(&host)) {
         let deleted = DeletedVault { resource: resource.clone(), at: now, vault };
         world.vaults.deleted.insert(deleted.vault.host.clone(), deleted);
@@ -210,7 +210,7 @@ pub(super) fn bury(world: &mut World, resource: &Resource, now: Timestamp) {
 
 /// What the properties say to the data plane. `rbac` is the default of `enableRbacAuthorization`:
 /// true from api-version 2026-02-01 on, false before.
-fn settings_of(body: &Value, rbac: bool) -> Result<VaultSettings, Reply> {
+fn parse_vault_settings(body: &Value, rbac: bool) -> Result<VaultSettings, ServiceReply> {
     let refuse = |message: &str| bad_request("BadRequest", message);
     let properties = body.get("properties").unwrap_or(&Value::Null);
     let tenant = properties.get("tenantId").and_then(Value::as_str).unwrap_or_default();
@@ -235,7 +235,7 @@ fn settings_of(body: &Value, rbac: bool) -> Result<VaultSettings, Reply> {
 }
 
 /// Fills in what the service adds.
-fn finish(body: &mut Value, host: &str, settings: &VaultSettings) {
+fn set_service_properties(body: &mut Value, host: &str, settings: &VaultSettings) {
     let properties = &mut body["properties"];
     properties["vaultUri"] = json!(format!("https://{host}/"));
     properties["provisioningState"] = json!("Succeeded");
@@ -247,18 +247,18 @@ fn finish(body: &mut Value, host: &str, settings: &VaultSettings) {
     }
 }
 
-fn vault_name(call: &Call<'_>) -> Result<VaultName, Reply> {
-    let name = call.parameter("name");
+fn vault_name(call: &OperationContext<'_>) -> Result<VaultName, ServiceReply> {
+    let name = call.path_parameter("name");
     name.parse().map_err(|error: ParseIdentifierError| {
         bad_request("VaultNameNotValid", format!("{error}."))
     })
 }
 
-fn host_of(call: &Call<'_>, name: &VaultName) -> String {
-    let suffix = call.site.cloud.endpoints().map_or("vault.azure.net", |e| e.vault_suffix);
+fn vault_host(call: &OperationContext<'_>, name: &VaultName) -> String {
+    let suffix = call.endpoint.cloud.endpoints().map_or("vault.azure.net", |e| e.vault_suffix);
     format!("{name}.{suffix}").to_ascii_lowercase()
 }
 
-fn subscription_scope(call: &Call<'_>) -> Result<AccessScope, Reply> {
-    scope(&format!("/subscriptions/{}", call.parameter("subscription")))
+fn subscription_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
+    parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))
 }

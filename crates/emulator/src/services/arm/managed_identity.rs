@@ -2,47 +2,47 @@
 //! 2024-11-30. An identity has a principal in the directory from the moment it exists.
 
 use http::{Method, StatusCode};
-use lanyard_vocabulary::{ArmResourceId, ClientId};
+use lanyard_vocabulary::{ArmResourceId, EntraClientId};
 use serde_json::{Value, json};
 
-use super::gate::{body, empty, enter, group_scope, list, path_scope, reply, require_group, scope};
-use super::reading;
-use super::refusal::{Refusal, bad_request, conflict};
-use super::resources::{Resource, Stored};
-use super::{Reads, reads_back};
+use super::access::{json_body, empty_reply, authorize_call, group_scope, list_reply, path_scope, json_reply, require_group, parse_request_scope};
+use super::resource_reads;
+use super::error::{ArmServiceError, bad_request, conflict};
+use super::resource_store::{ArmResource, UpsertOutcome};
+use super::{ArmReadKind, read_operation};
 use crate::authorization::AccessScope;
-use crate::call::Call;
+use crate::operation_context::OperationContext;
 use crate::directory::{FederatedCredential, Principal, PrincipalKind};
-use crate::operations::{Handler, Operation, Support};
-use crate::request::Reply;
+use crate::operations::{OperationHandler, ServiceOperation, OperationSupport};
+use crate::request::ServiceReply;
 
-pub(super) const OPERATIONS: &[Operation] = &[
-    reads_back(
+pub(super) const OPERATIONS: &[ServiceOperation] = &[
+    read_operation(
         "UserAssignedIdentities_ListBySubscription",
-        Reads::Subscription,
+        ArmReadKind::SubscriptionCollection,
         sub!("Microsoft.ManagedIdentity/userAssignedIdentities"),
     ),
-    reads_back(
+    read_operation(
         "UserAssignedIdentities_ListByResourceGroup",
-        Reads::Below,
+        ArmReadKind::ChildCollection,
         rg!("Microsoft.ManagedIdentity/userAssignedIdentities"),
     ),
-    identity("UserAssignedIdentities_Get", Method::GET, reading::read),
-    identity("UserAssignedIdentities_CreateOrUpdate", Method::PUT, create),
-    identity("UserAssignedIdentities_Update", Method::PATCH, update),
-    identity("UserAssignedIdentities_Delete", Method::DELETE, delete),
-    Operation {
+    identity_operation("UserAssignedIdentities_Get", Method::GET, resource_reads::get_resource),
+    identity_operation("UserAssignedIdentities_CreateOrUpdate", Method::PUT, create_identity),
+    identity_operation("UserAssignedIdentities_Update", Method::PATCH, update_identity),
+    identity_operation("UserAssignedIdentities_Delete", Method::DELETE, delete_identity),
+    ServiceOperation {
         id: "FederatedIdentityCredentials_List",
         method: Method::GET,
         path: rg!(
             "Microsoft.ManagedIdentity/userAssignedIdentities/{name}/federatedIdentityCredentials"
         ),
-        support: Support::Full,
+        support: OperationSupport::Full,
         handler: list_federated,
     },
-    federated("FederatedIdentityCredentials_Get", Method::GET, read_federated),
-    federated("FederatedIdentityCredentials_CreateOrUpdate", Method::PUT, create_federated),
-    federated("FederatedIdentityCredentials_Delete", Method::DELETE, delete_federated),
+    federated_credential_operation("FederatedIdentityCredentials_Get", Method::GET, read_federated),
+    federated_credential_operation("FederatedIdentityCredentials_CreateOrUpdate", Method::PUT, create_federated),
+    federated_credential_operation("FederatedIdentityCredentials_Delete", Method::DELETE, delete_federated),
 ];
 
 const IDENTITY: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";
@@ -52,28 +52,28 @@ const FEDERATED: &str =
 /// The most federated credentials that an identity may have.
 const MOST_FEDERATED: usize = 20;
 
-const fn identity(id: &'static str, method: Method, handler: Handler) -> Operation {
+const fn identity_operation(id: &'static str, method: Method, handler: OperationHandler) -> ServiceOperation {
     let path = rg!("Microsoft.ManagedIdentity/userAssignedIdentities/{name}");
-    Operation { id, method, path, support: Support::Full, handler }
+    ServiceOperation { id, method, path, support: OperationSupport::Full, handler }
 }
 
-const fn federated(id: &'static str, method: Method, handler: Handler) -> Operation {
+const fn federated_credential_operation(id: &'static str, method: Method, handler: OperationHandler) -> ServiceOperation {
     let path = rg!(
         "Microsoft.ManagedIdentity/userAssignedIdentities/{name}/federatedIdentityCredentials/{child}"
     );
-    Operation { id, method, path, support: Support::Full, handler }
+    ServiceOperation { id, method, path, support: OperationSupport::Full, handler }
 }
 
-fn create(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn create_identity(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
-    enter(call, &format!("{IDENTITY}/write"), &id)?;
+    authorize_call(call, &format!("{IDENTITY}/write"), &id)?;
     require_group(call)?;
-    let given = body(call)?;
+    let given = json_body(call)?;
     let location = given.get("location").and_then(Value::as_str).map(str::to_owned);
     let Some(location) = location.filter(|location| !location.is_empty()) else {
         return Err(bad_request("LocationRequired", "The body has no `location`."));
     };
-    let principal = match principal_of(call, &id)? {
+    let principal = match principal_of_identity(call, &id)? {
         Some(principal) => (principal.tenant.clone(), principal.object_id, principal.client_id),
         None => add_principal(call, &id)?,
     };
@@ -84,92 +84,92 @@ fn create(call: &mut Call<'_>) -> Result<Reply, Reply> {
         "properties": { "tenantId": tenant, "principalId": object_id, "clientId": client_id },
     });
     let now = call.now;
-    let stored = call.world_mut().resources.store(Resource::new(id.clone(), IDENTITY, stored, now));
-    let status = if stored == Stored::Created { StatusCode::CREATED } else { StatusCode::OK };
-    let wire = reading::find(call, &id)?.wire();
-    Ok(reply(call, status, &wire))
+    let stored = call.azure_mut().resources.upsert(ArmResource::new(id.clone(), IDENTITY, stored, now));
+    let status = if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
+    let wire = resource_reads::find_resource(call, &id)?.to_json();
+    Ok(json_reply(call, status, &wire))
 }
 
-fn update(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn update_identity(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
-    enter(call, &format!("{IDENTITY}/write"), &id)?;
-    reading::find(call, &id)?;
-    let given = body(call)?;
+    authorize_call(call, &format!("{IDENTITY}/write"), &id)?;
+    resource_reads::find_resource(call, &id)?;
+    let given = json_body(call)?;
     let now = call.now;
-    if let Some(held) = call.world_mut().resources.resource_mut(&id) {
+    if let Some(held) = call.azure_mut().resources.resource_mut(&id) {
         if let Some(tags) = given.get("tags") {
             held.body.insert("tags".to_owned(), tags.clone());
         }
         held.changed = now;
     }
-    let wire = reading::find(call, &id)?.wire();
-    Ok(reply(call, StatusCode::OK, &wire))
+    let wire = resource_reads::find_resource(call, &id)?.to_json();
+    Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
-fn delete(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn delete_identity(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
-    enter(call, &format!("{IDENTITY}/delete"), &id)?;
+    authorize_call(call, &format!("{IDENTITY}/delete"), &id)?;
     let now = call.now;
-    let removed = call.world_mut().resources.remove(&id);
-    super::forget(call.world_mut(), &removed, now);
+    let removed = call.azure_mut().resources.remove(&id);
+    super::remove_dependent_state(call.azure_mut(), &removed, now);
     let status = if removed.is_empty() { StatusCode::NO_CONTENT } else { StatusCode::OK };
-    Ok(empty(call, status))
+    Ok(empty_reply(call, status))
 }
 
-fn list_federated(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn list_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let identity = identity_scope(call)?;
-    enter(call, &format!("{FEDERATED}/read"), &identity)?;
+    authorize_call(call, &format!("{FEDERATED}/read"), &identity)?;
     let principal = require_identity(call, &identity)?;
     let credentials = &principal.federated_credentials;
-    let items = credentials.iter().map(|credential| wire(&identity, credential)).collect();
-    list(call, items)
+    let items = credentials.iter().map(|credential| federated_credential_json(&identity, credential)).collect();
+    list_reply(call, items)
 }
 
-fn read_federated(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn read_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (identity, id) = (identity_scope(call)?, path_scope(call)?);
-    enter(call, &format!("{FEDERATED}/read"), &id)?;
-    let name = call.parameter("child");
+    authorize_call(call, &format!("{FEDERATED}/read"), &id)?;
+    let name = call.path_parameter("child");
     let principal = require_identity(call, &identity)?;
     match principal.federated_credentials.iter().find(|held| held.name.eq_ignore_ascii_case(name)) {
-        Some(held) => Ok(reply(call, StatusCode::OK, &wire(&identity, held))),
-        None => Err(Refusal::NoResource(&id).reply()),
+        Some(held) => Ok(json_reply(call, StatusCode::OK, &federated_credential_json(&identity, held))),
+        None => Err(ArmServiceError::ResourceNotFound(&id).to_reply()),
     }
 }
 
-fn create_federated(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn create_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (identity, id) = (identity_scope(call)?, path_scope(call)?);
-    enter(call, &format!("{FEDERATED}/write"), &id)?;
+    authorize_call(call, &format!("{FEDERATED}/write"), &id)?;
     require_identity(call, &identity)?;
-    let credential = parse_federated(call.parameter("child"), &body(call)?)?;
+    let credential = parse_federated(call.path_parameter("child"), &json_body(call)?)?;
     let resource = resource_id(&identity)?;
-    let Some(principal) = call.world_mut().directory.by_resource_mut(&resource) else {
-        return Err(Refusal::NoResource(&identity).reply());
+    let Some(principal) = call.azure_mut().directory.by_resource_id_mut(&resource) else {
+        return Err(ArmServiceError::ResourceNotFound(&identity).to_reply());
     };
-    let status = put_federated(principal, credential.clone())?;
-    Ok(reply(call, status, &wire(&identity, &credential)))
+    let status = upsert_federated(principal, credential.clone())?;
+    Ok(json_reply(call, status, &federated_credential_json(&identity, &credential)))
 }
 
-fn delete_federated(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn delete_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (identity, id) = (identity_scope(call)?, path_scope(call)?);
-    enter(call, &format!("{FEDERATED}/delete"), &id)?;
+    authorize_call(call, &format!("{FEDERATED}/delete"), &id)?;
     require_identity(call, &identity)?;
-    let name = call.parameter("child").to_owned();
+    let name = call.path_parameter("child").to_owned();
     let resource = resource_id(&identity)?;
-    let Some(principal) = call.world_mut().directory.by_resource_mut(&resource) else {
-        return Err(Refusal::NoResource(&identity).reply());
+    let Some(principal) = call.azure_mut().directory.by_resource_id_mut(&resource) else {
+        return Err(ArmServiceError::ResourceNotFound(&identity).to_reply());
     };
     let before = principal.federated_credentials.len();
     principal.federated_credentials.retain(|held| !held.name.eq_ignore_ascii_case(&name));
     let removed = principal.federated_credentials.len() < before;
     let status = if removed { StatusCode::OK } else { StatusCode::NO_CONTENT };
-    Ok(empty(call, status))
+    Ok(empty_reply(call, status))
 }
 
 /// Adds or replaces a credential: at most 20, issuer and subject unique within the identity.
-fn put_federated(
+fn upsert_federated(
     principal: &mut Principal,
     credential: FederatedCredential,
-) -> Result<StatusCode, Reply> {
+) -> Result<StatusCode, ServiceReply> {
     let held = &mut principal.federated_credentials;
     let place = held.iter().position(|held| held.name.eq_ignore_ascii_case(&credential.name));
     let twin = held
@@ -196,7 +196,7 @@ fn put_federated(
     Ok(StatusCode::CREATED)
 }
 
-fn parse_federated(name: &str, body: &Value) -> Result<FederatedCredential, Reply> {
+fn parse_federated(name: &str, body: &Value) -> Result<FederatedCredential, ServiceReply> {
     let refuse = |message: &str| Err(bad_request("InvalidFederatedIdentityCredential", message));
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !(3..=120).contains(&name.len())
@@ -228,7 +228,7 @@ fn parse_federated(name: &str, body: &Value) -> Result<FederatedCredential, Repl
     }
 }
 
-fn wire(identity: &AccessScope, credential: &FederatedCredential) -> Value {
+fn federated_credential_json(identity: &AccessScope, credential: &FederatedCredential) -> Value {
     json!({
         "id": format!("{identity}/federatedIdentityCredentials/{}", credential.name),
         "name": credential.name,
@@ -242,36 +242,36 @@ fn wire(identity: &AccessScope, credential: &FederatedCredential) -> Value {
 }
 
 /// The identity that the path goes through.
-fn identity_scope(call: &Call<'_>) -> Result<AccessScope, Reply> {
+fn identity_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     let group = group_scope(call)?;
-    scope(&format!("{group}/providers/{IDENTITY}/{}", call.parameter("name")))
+    parse_request_scope(&format!("{group}/providers/{IDENTITY}/{}", call.path_parameter("name")))
 }
 
-fn principal_of<'c>(call: &'c Call<'_>, id: &AccessScope) -> Result<Option<&'c Principal>, Reply> {
-    Ok(call.world().directory.by_resource(&resource_id(id)?))
+fn principal_of_identity<'c>(call: &'c OperationContext<'_>, id: &AccessScope) -> Result<Option<&'c Principal>, ServiceReply> {
+    Ok(call.world().directory.by_resource_id(&resource_id(id)?))
 }
 
-fn require_identity<'c>(call: &'c Call<'_>, id: &AccessScope) -> Result<&'c Principal, Reply> {
-    reading::find(call, id)?;
-    principal_of(call, id)?.ok_or_else(|| Refusal::NoResource(id).reply())
+fn require_identity<'c>(call: &'c OperationContext<'_>, id: &AccessScope) -> Result<&'c Principal, ServiceReply> {
+    resource_reads::find_resource(call, id)?;
+    principal_of_identity(call, id)?.ok_or_else(|| ArmServiceError::ResourceNotFound(id).to_reply())
 }
 
-fn resource_id(id: &AccessScope) -> Result<ArmResourceId, Reply> {
+fn resource_id(id: &AccessScope) -> Result<ArmResourceId, ServiceReply> {
     id.as_str().parse().map_err(|error: lanyard_vocabulary::ParseArmResourceIdError| {
         bad_request("InvalidResourceId", error.to_string())
     })
 }
 
-type PrincipalIds = (lanyard_vocabulary::TenantId, uuid::Uuid, ClientId);
+type PrincipalIds = (lanyard_vocabulary::EntraTenantId, uuid::Uuid, EntraClientId);
 
 /// Makes the service principal of a new identity, in the tenant of the subscription.
-fn add_principal(call: &mut Call<'_>, id: &AccessScope) -> Result<PrincipalIds, Reply> {
-    let subscription = call.parameter("subscription").to_owned();
+fn add_principal(call: &mut OperationContext<'_>, id: &AccessScope) -> Result<PrincipalIds, ServiceReply> {
+    let subscription = call.path_parameter("subscription").to_owned();
     let Some(tenant) = call.world().resources.subscription(&subscription).map(|s| s.tenant.clone())
     else {
-        return Err(Refusal::NoSubscription(&subscription).reply());
+        return Err(ArmServiceError::SubscriptionNotFound(&subscription).to_reply());
     };
-    let (object_id, client_id) = (call.ids.uuid(), ClientId::from(call.ids.uuid()));
+    let (object_id, client_id) = (call.ids.next_uuid(), EntraClientId::from(call.ids.next_uuid()));
     let resource_id = resource_id(id)?;
     let principal = Principal {
         object_id,
@@ -285,6 +285,6 @@ fn add_principal(call: &mut Call<'_>, id: &AccessScope) -> Result<PrincipalIds, 
         subject_name_issuer: None,
         federated_credentials: Vec::new(),
     };
-    call.world_mut().directory.principals.push(principal);
+    call.azure_mut().directory.principals.push(principal);
     Ok((tenant, object_id, client_id))
 }

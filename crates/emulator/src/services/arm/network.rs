@@ -1,56 +1,56 @@
 //! Networks and DNS, to read. Reference: Microsoft.Network, 2023-11-01; private DNS 2024-06-01;
 //! public DNS 2018-05-01.
 
-use super::{Reads, reads};
-use crate::operations::Operation;
+use super::{ArmReadKind, read_only_operation};
+use crate::operations::ServiceOperation;
 
-pub(super) const OPERATIONS: &[Operation] = &[
-    reads(
+pub(super) const OPERATIONS: &[ServiceOperation] = &[
+    read_only_operation(
         "VirtualNetworks_ListAll",
-        Reads::Subscription,
+        ArmReadKind::SubscriptionCollection,
         sub!("Microsoft.Network/virtualNetworks"),
     ),
-    reads("VirtualNetworks_List", Reads::Below, rg!("Microsoft.Network/virtualNetworks")),
-    reads("VirtualNetworks_Get", Reads::One, rg!("Microsoft.Network/virtualNetworks/{name}")),
-    reads("Subnets_List", Reads::Below, rg!("Microsoft.Network/virtualNetworks/{name}/subnets")),
-    reads(
+    read_only_operation("VirtualNetworks_List", ArmReadKind::ChildCollection, rg!("Microsoft.Network/virtualNetworks")),
+    read_only_operation("VirtualNetworks_Get", ArmReadKind::Resource, rg!("Microsoft.Network/virtualNetworks/{name}")),
+    read_only_operation("Subnets_List", ArmReadKind::ChildCollection, rg!("Microsoft.Network/virtualNetworks/{name}/subnets")),
+    read_only_operation(
         "Subnets_Get",
-        Reads::One,
+        ArmReadKind::Resource,
         rg!("Microsoft.Network/virtualNetworks/{name}/subnets/{child}"),
     ),
-    reads(
+    read_only_operation(
         "NetworkSecurityGroups_List",
-        Reads::Below,
+        ArmReadKind::ChildCollection,
         rg!("Microsoft.Network/networkSecurityGroups"),
     ),
-    reads(
+    read_only_operation(
         "NetworkSecurityGroups_Get",
-        Reads::One,
+        ArmReadKind::Resource,
         rg!("Microsoft.Network/networkSecurityGroups/{name}"),
     ),
-    reads("LoadBalancers_List", Reads::Below, rg!("Microsoft.Network/loadBalancers")),
-    reads("LoadBalancers_Get", Reads::One, rg!("Microsoft.Network/loadBalancers/{name}")),
-    reads("NetworkInterfaces_List", Reads::Below, rg!("Microsoft.Network/networkInterfaces")),
-    reads("NetworkInterfaces_Get", Reads::One, rg!("Microsoft.Network/networkInterfaces/{name}")),
-    reads(
+    read_only_operation("LoadBalancers_List", ArmReadKind::ChildCollection, rg!("Microsoft.Network/loadBalancers")),
+    read_only_operation("LoadBalancers_Get", ArmReadKind::Resource, rg!("Microsoft.Network/loadBalancers/{name}")),
+    read_only_operation("NetworkInterfaces_List", ArmReadKind::ChildCollection, rg!("Microsoft.Network/networkInterfaces")),
+    read_only_operation("NetworkInterfaces_Get", ArmReadKind::Resource, rg!("Microsoft.Network/networkInterfaces/{name}")),
+    read_only_operation(
         "PrivateZones_ListByResourceGroup",
-        Reads::Below,
+        ArmReadKind::ChildCollection,
         rg!("Microsoft.Network/privateDnsZones"),
     ),
-    reads("PrivateZones_Get", Reads::One, rg!("Microsoft.Network/privateDnsZones/{name}")),
-    reads(
+    read_only_operation("PrivateZones_Get", ArmReadKind::Resource, rg!("Microsoft.Network/privateDnsZones/{name}")),
+    read_only_operation(
         "PrivateRecordSets_List_A",
-        Reads::Below,
+        ArmReadKind::ChildCollection,
         rg!("Microsoft.Network/privateDnsZones/{name}/A"),
     ),
-    reads(
+    read_only_operation(
         "PrivateRecordSets_Get_A",
-        Reads::One,
+        ArmReadKind::Resource,
         rg!("Microsoft.Network/privateDnsZones/{name}/A/{child}"),
     ),
-    reads("Zones_List", Reads::Subscription, sub!("Microsoft.Network/dnsZones")),
-    reads("Zones_ListByResourceGroup", Reads::Below, rg!("Microsoft.Network/dnsZones")),
-    reads("Zones_Get", Reads::One, rg!("Microsoft.Network/dnsZones/{name}")),
-    reads("RecordSets_List_A", Reads::Below, rg!("Microsoft.Network/dnsZones/{name}/A")),
-    reads("RecordSets_Get_A", Reads::One, rg!("Microsoft.Network/dnsZones/{name}/A/{child}")),
+    read_only_operation("Zones_List", ArmReadKind::SubscriptionCollection, sub!("Microsoft.Network/dnsZones")),
+    read_only_operation("Zones_ListByResourceGroup", ArmReadKind::ChildCollection, rg!("Microsoft.Network/dnsZones")),
+    read_only_operation("Zones_Get", ArmReadKind::Resource, rg!("Microsoft.Network/dnsZones/{name}")),
+    read_only_operation("RecordSets_List_A", ArmReadKind::ChildCollection, rg!("Microsoft.Network/dnsZones/{name}/A")),
+    read_only_operation("RecordSets_Get_A", ArmReadKind::Resource, rg!("Microsoft.Network/dnsZones/{name}/A/{child}")),
 ];

@@ -3,86 +3,86 @@
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::filter::Filter;
-use super::gate::{body, empty, enter, group_scope, reply, scope};
-use super::reading::list_readable;
-use super::refusal::{Refusal, bad_request};
-use super::resources::{RESOURCE_GROUP, Resource, Stored};
-use crate::call::Call;
-use crate::operations::{Operation, Support};
-use crate::request::Reply;
+use super::odata_filter::ODataFilter;
+use super::access::{json_body, empty_reply, authorize_call, group_scope, json_reply, parse_request_scope};
+use super::resource_reads::list_readable;
+use super::error::{ArmServiceError, bad_request};
+use super::resource_store::{RESOURCE_GROUP_TYPE, ArmResource, UpsertOutcome};
+use crate::operation_context::OperationContext;
+use crate::operations::{ServiceOperation, OperationSupport};
+use crate::request::ServiceReply;
 
-pub(super) const OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) const OPERATIONS: &[ServiceOperation] = &[
+    ServiceOperation {
         id: "ResourceGroups_List",
         method: Method::GET,
         path: "/subscriptions/{subscription}/resourceGroups",
-        support: Support::Full,
+        support: OperationSupport::Full,
         handler: list_groups,
     },
-    group("ResourceGroups_CheckExistence", Method::HEAD, Support::Full, exists),
-    group("ResourceGroups_Get", Method::GET, Support::Full, read),
-    group("ResourceGroups_CreateOrUpdate", Method::PUT, Support::Full, create),
-    group("ResourceGroups_Update", Method::PATCH, Support::Full, update),
-    group(
+    resource_group_operation("ResourceGroups_CheckExistence", Method::HEAD, OperationSupport::Full, check_group_exists),
+    resource_group_operation("ResourceGroups_Get", Method::GET, OperationSupport::Full, get_group),
+    resource_group_operation("ResourceGroups_CreateOrUpdate", Method::PUT, OperationSupport::Full, create_group),
+    resource_group_operation("ResourceGroups_Update", Method::PATCH, OperationSupport::Full, update_group),
+    resource_group_operation(
         "ResourceGroups_Delete",
         Method::DELETE,
-        Support::Partial("everything is gone at once: there is nothing to poll"),
-        delete,
+        OperationSupport::Partial("everything is gone at once: there is nothing to poll"),
+        delete_group,
     ),
 ];
 
-const READ: &str = "Microsoft.Resources/subscriptions/resourceGroups/read";
-const WRITE: &str = "Microsoft.Resources/subscriptions/resourceGroups/write";
-const DELETE: &str = "Microsoft.Resources/subscriptions/resourceGroups/delete";
+const READ_ACTION: &str = "Microsoft.Resources/subscriptions/resourceGroups/read";
+const WRITE_ACTION: &str = "Microsoft.Resources/subscriptions/resourceGroups/write";
+const DELETE_ACTION: &str = "Microsoft.Resources/subscriptions/resourceGroups/delete";
 
-const fn group(
+const fn resource_group_operation(
     id: &'static str,
     method: Method,
-    support: Support,
-    handler: crate::operations::Handler,
-) -> Operation {
+    support: OperationSupport,
+    handler: crate::operations::OperationHandler,
+) -> ServiceOperation {
     let path = "/subscriptions/{subscription}/resourceGroups/{group}";
-    Operation { id, method, path, support, handler }
+    ServiceOperation { id, method, path, support, handler }
 }
 
-fn list_groups(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let whole = scope(&format!("/subscriptions/{}", call.parameter("subscription")))?;
-    let filter = Filter::of(call, &["tagName", "tagValue"])?;
-    list_readable(call, &whole, RESOURCE_GROUP, READ, |group| has_tag(group, &filter))
+fn list_groups(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let whole = parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
+    let filter = ODataFilter::from_request(call, &["tagName", "tagValue"])?;
+    list_readable(call, &whole, RESOURCE_GROUP_TYPE, READ_ACTION, |group| has_tag(group, &filter))
 }
 
 /// Whether a group has the tag of a filter. The names of tags compare without case.
-fn has_tag(group: &Resource, filter: &Filter) -> bool {
-    let Some(wanted) = filter.equals("tagName") else { return true };
+fn has_tag(group: &ArmResource, filter: &ODataFilter) -> bool {
+    let Some(wanted) = filter.equals_value("tagName") else { return true };
     let tags = group.body.get("tags").and_then(Value::as_object);
     tags.into_iter().flatten().any(|(name, value)| {
         name.eq_ignore_ascii_case(wanted)
-            && filter.equals("tagValue").is_none_or(|wanted| value.as_str() == Some(wanted))
+            && filter.equals_value("tagValue").is_none_or(|wanted| value.as_str() == Some(wanted))
     })
 }
 
-fn read(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn get_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = group_scope(call)?;
-    enter(call, READ, &id)?;
-    match call.world().resources.resource(&id).map(Resource::wire) {
-        Some(found) => Ok(reply(call, StatusCode::OK, &found)),
-        None => Err(Refusal::NoResourceGroup(call.parameter("group")).reply()),
+    authorize_call(call, READ_ACTION, &id)?;
+    match call.world().resources.resource(&id).map(ArmResource::to_json) {
+        Some(found) => Ok(json_reply(call, StatusCode::OK, &found)),
+        None => Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply()),
     }
 }
 
-fn exists(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn check_group_exists(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = group_scope(call)?;
-    enter(call, READ, &id)?;
+    authorize_call(call, READ_ACTION, &id)?;
     let found = call.world().resources.resource(&id).is_some();
     let status = if found { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND };
-    Ok(empty(call, status))
+    Ok(empty_reply(call, status))
 }
 
-fn create(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn create_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = group_scope(call)?;
-    enter(call, WRITE, &id)?;
-    let given = body(call)?;
+    authorize_call(call, WRITE_ACTION, &id)?;
+    let given = json_body(call)?;
     let location = given.get("location").and_then(Value::as_str).unwrap_or_default();
     if location.is_empty() {
         return Err(bad_request("LocationRequired", "The body has no `location`."));
@@ -90,7 +90,7 @@ fn create(call: &mut Call<'_>) -> Result<Reply, Reply> {
     if let Some(held) = call.world().resources.resource(&id) {
         let place = held.body.get("location").and_then(Value::as_str).unwrap_or_default();
         if !place.eq_ignore_ascii_case(location) {
-            return Err(super::refusal::conflict(
+            return Err(super::error::conflict(
                 "InvalidResourceGroupLocation",
                 format!("The resource group exists in '{place}' and cannot move to '{location}'."),
             ));
@@ -99,38 +99,38 @@ fn create(call: &mut Call<'_>) -> Result<Reply, Reply> {
     let mut given = given;
     given["properties"] = json!({ "provisioningState": "Succeeded" });
     let now = call.now;
-    let resources = &mut call.world_mut().resources;
-    let stored = resources.store(Resource::new(id.clone(), RESOURCE_GROUP, given, now));
-    let status = if stored == Stored::Created { StatusCode::CREATED } else { StatusCode::OK };
-    let wire = call.world().resources.resource(&id).map(Resource::wire).unwrap_or_default();
-    Ok(reply(call, status, &wire))
+    let resources = &mut call.azure_mut().resources;
+    let stored = resources.upsert(ArmResource::new(id.clone(), RESOURCE_GROUP_TYPE, given, now));
+    let status = if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
+    let wire = call.world().resources.resource(&id).map(ArmResource::to_json).unwrap_or_default();
+    Ok(json_reply(call, status, &wire))
 }
 
 /// `PATCH`: replaces the tags.
-fn update(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn update_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = group_scope(call)?;
-    enter(call, WRITE, &id)?;
-    let given = body(call)?;
+    authorize_call(call, WRITE_ACTION, &id)?;
+    let given = json_body(call)?;
     let now = call.now;
-    let Some(held) = call.world_mut().resources.resource_mut(&id) else {
-        return Err(Refusal::NoResourceGroup(call.parameter("group")).reply());
+    let Some(held) = call.azure_mut().resources.resource_mut(&id) else {
+        return Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply());
     };
     if let Some(tags) = given.get("tags") {
         held.body.insert("tags".to_owned(), tags.clone());
     }
     held.changed = now;
-    let wire = held.wire();
-    Ok(reply(call, StatusCode::OK, &wire))
+    let wire = held.to_json();
+    Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
-fn delete(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn delete_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = group_scope(call)?;
-    enter(call, DELETE, &id)?;
+    authorize_call(call, DELETE_ACTION, &id)?;
     if call.world().resources.resource(&id).is_none() {
-        return Err(Refusal::NoResourceGroup(call.parameter("group")).reply());
+        return Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply());
     }
     let now = call.now;
-    let removed = call.world_mut().resources.remove(&id);
-    super::forget(call.world_mut(), &removed, now);
-    Ok(empty(call, StatusCode::OK))
+    let removed = call.azure_mut().resources.remove(&id);
+    super::remove_dependent_state(call.azure_mut(), &removed, now);
+    Ok(empty_reply(call, StatusCode::OK))
 }

@@ -5,82 +5,82 @@ use lanyard_vocabulary::RoleDefinitionId;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::filter::Filter;
-use super::gate::{body, empty, enter, list, reply, scope};
-use super::refusal::{Refusal, bad_request, conflict};
+use super::odata_filter::ODataFilter;
+use super::access::{json_body, empty_reply, authorize_call, list_reply, json_reply, parse_request_scope};
+use super::error::{ArmServiceError, bad_request, conflict};
 use crate::authorization::{
-    AccessScope, AssignError, Assigned, Plane, RoleAssignment, RoleCatalog, RoleDefinition,
+    AccessScope, AssignError, AssignOutcome, ActionPlane, RoleAssignment, RoleCatalog, RoleDefinition,
 };
-use crate::call::Call;
-use crate::operations::{Handler, Operation, Support};
-use crate::request::Reply;
+use crate::operation_context::OperationContext;
+use crate::operations::{OperationHandler, ServiceOperation, OperationSupport};
+use crate::request::ServiceReply;
 
-pub(super) const OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) const OPERATIONS: &[ServiceOperation] = &[
+    ServiceOperation {
         id: "RoleDefinitions_List",
         method: Method::GET,
         path: "/{*scope}/providers/Microsoft.Authorization/roleDefinitions",
-        support: Support::Partial("built-in roles of hosted clusters, no custom roles"),
+        support: OperationSupport::Partial("built-in roles of hosted clusters, no custom roles"),
         handler: list_definitions,
     },
-    Operation {
+    ServiceOperation {
         id: "RoleDefinitions_Get",
         method: Method::GET,
         path: "/{*scope}/providers/Microsoft.Authorization/roleDefinitions/{name}",
-        support: Support::Partial("built-in roles of hosted clusters, no custom roles"),
+        support: OperationSupport::Partial("built-in roles of hosted clusters, no custom roles"),
         handler: read_definition,
     },
-    Operation {
+    ServiceOperation {
         id: "RoleAssignments_ListForScope",
         method: Method::GET,
         path: "/{*scope}/providers/Microsoft.Authorization/roleAssignments",
-        support: Support::Full,
+        support: OperationSupport::Full,
         handler: list_assignments,
     },
-    assignment("RoleAssignments_Get", Method::GET, read_assignment),
-    assignment("RoleAssignments_Create", Method::PUT, create_assignment),
-    assignment("RoleAssignments_Delete", Method::DELETE, delete_assignment),
+    assignment_operation("RoleAssignments_Get", Method::GET, read_assignment),
+    assignment_operation("RoleAssignments_Create", Method::PUT, create_assignment),
+    assignment_operation("RoleAssignments_Delete", Method::DELETE, delete_assignment),
 ];
 
 const DEFINITION: &str = "Microsoft.Authorization/roleDefinitions";
 const ASSIGNMENT: &str = "Microsoft.Authorization/roleAssignments";
 
-const fn assignment(id: &'static str, method: Method, handler: Handler) -> Operation {
-    Operation {
+const fn assignment_operation(id: &'static str, method: Method, handler: OperationHandler) -> ServiceOperation {
+    ServiceOperation {
         id,
         method,
         path: "/{*scope}/providers/Microsoft.Authorization/roleAssignments/{name}",
-        support: Support::Partial("conditions are refused"),
+        support: OperationSupport::Partial("conditions are refused"),
         handler,
     }
 }
 
-fn list_definitions(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let at = target(call)?;
-    enter(call, &format!("{DEFINITION}/read"), &at)?;
-    let filter = Filter::of(call, &["roleName", "type", "atScopeAndBelow"])?;
-    let kind = filter.equals("type").is_none_or(|kind| kind.eq_ignore_ascii_case("BuiltInRole"));
+fn list_definitions(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let at = request_scope(call)?;
+    authorize_call(call, &format!("{DEFINITION}/read"), &at)?;
+    let filter = ODataFilter::from_request(call, &["roleName", "type", "atScopeAndBelow"])?;
+    let kind = filter.equals_value("type").is_none_or(|kind| kind.eq_ignore_ascii_case("BuiltInRole"));
     let items = RoleCatalog::built_in()
         .iter()
-        .filter(|role| kind && filter.equals("roleName").is_none_or(|name| role.name == name))
-        .map(|role| definition_wire(&at, role))
+        .filter(|role| kind && filter.equals_value("roleName").is_none_or(|name| role.name == name))
+        .map(|role| role_definition_json(&at, role))
         .collect();
-    list(call, items)
+    list_reply(call, items)
 }
 
-fn read_definition(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let at = target(call)?;
-    enter(call, &format!("{DEFINITION}/read"), &at)?;
-    let role = definition(call.parameter("name"))?;
-    Ok(reply(call, StatusCode::OK, &definition_wire(&at, role)))
+fn read_definition(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let at = request_scope(call)?;
+    authorize_call(call, &format!("{DEFINITION}/read"), &at)?;
+    let role = find_role_definition(call.path_parameter("name"))?;
+    Ok(json_reply(call, StatusCode::OK, &role_definition_json(&at, role)))
 }
 
-fn list_assignments(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let at = target(call)?;
-    enter(call, &format!("{ASSIGNMENT}/read"), &at)?;
-    let filter = Filter::of(call, &["atScope", "principalId", "assignedTo"])?;
-    let principal = filter.equals("principalId").or_else(|| filter.function("assignedTo"));
-    let not_below = filter.function("atScope").is_some();
+fn list_assignments(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let at = request_scope(call)?;
+    authorize_call(call, &format!("{ASSIGNMENT}/read"), &at)?;
+    let filter = ODataFilter::from_request(call, &["atScope", "principalId", "assignedTo"])?;
+    let principal = filter.equals_value("principalId").or_else(|| filter.function_argument("assignedTo"));
+    let not_below = filter.function_argument("atScope").is_some();
     let items = call
         .world()
         .authorization
@@ -89,80 +89,80 @@ fn list_assignments(call: &mut Call<'_>) -> Result<Reply, Reply> {
         .filter(|held| {
             principal.is_none_or(|id| held.principal_id.to_string().eq_ignore_ascii_case(id))
         })
-        .map(assignment_wire)
+        .map(role_assignment_json)
         .collect();
-    list(call, items)
+    list_reply(call, items)
 }
 
-fn read_assignment(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let at = target(call)?;
-    enter(call, &format!("{ASSIGNMENT}/read"), &at)?;
+fn read_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let at = request_scope(call)?;
+    authorize_call(call, &format!("{ASSIGNMENT}/read"), &at)?;
     let name = assignment_name(call)?;
     match call.world().authorization.assignment(name).filter(|held| held.scope == at) {
-        Some(held) => Ok(reply(call, StatusCode::OK, &assignment_wire(held))),
-        None => Err(Refusal::Other(
+        Some(held) => Ok(json_reply(call, StatusCode::OK, &role_assignment_json(held))),
+        None => Err(ArmServiceError::Other(
             StatusCode::NOT_FOUND,
             "RoleAssignmentNotFound",
             format!("The role assignment '{name}' does not exist at '{at}'."),
         )
-        .reply()),
+        .to_reply()),
     }
 }
 
-fn create_assignment(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let at = target(call)?;
-    enter(call, &format!("{ASSIGNMENT}/write"), &at)?;
-    require_scope(call, &at)?;
+fn create_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let at = request_scope(call)?;
+    authorize_call(call, &format!("{ASSIGNMENT}/write"), &at)?;
+    require_scope_group(call, &at)?;
     let wanted = parse_assignment(call, at)?;
     let name = wanted.name;
-    let status = match call.world_mut().authorization.assign(wanted) {
-        Ok(Assigned::Created) => StatusCode::CREATED,
-        Ok(Assigned::Unchanged) => StatusCode::OK,
-        Err(problem @ AssignError::Exists { .. }) => {
+    let status = match call.azure_mut().authorization.assign(wanted) {
+        Ok(AssignOutcome::Created) => StatusCode::CREATED,
+        Ok(AssignOutcome::Unchanged) => StatusCode::OK,
+        Err(problem @ AssignError::AlreadyAssigned { .. }) => {
             return Err(conflict("RoleAssignmentExists", format!("{problem}.")));
         }
         Err(problem @ AssignError::UpdateNotPermitted { .. }) => {
             return Err(conflict("RoleAssignmentUpdateNotPermitted", format!("{problem}.")));
         }
-        Err(problem @ AssignError::RoleUnknown { .. }) => return Err(no_role(problem.to_string())),
+        Err(problem @ AssignError::RoleUnknown { .. }) => return Err(role_definition_not_found(problem.to_string())),
     };
-    let wire = call.world().authorization.assignment(name).map(assignment_wire).unwrap_or_default();
-    Ok(reply(call, status, &wire))
+    let wire = call.world().authorization.assignment(name).map(role_assignment_json).unwrap_or_default();
+    Ok(json_reply(call, status, &wire))
 }
 
-fn delete_assignment(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let at = target(call)?;
-    enter(call, &format!("{ASSIGNMENT}/delete"), &at)?;
+fn delete_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let at = request_scope(call)?;
+    authorize_call(call, &format!("{ASSIGNMENT}/delete"), &at)?;
     let name = assignment_name(call)?;
     let removed =
-        call.world_mut().authorization.revoke(|held| held.name == name && held.scope == at);
+        call.azure_mut().authorization.revoke(|held| held.name == name && held.scope == at);
     match removed.first() {
-        Some(held) => Ok(reply(call, StatusCode::OK, &assignment_wire(held))),
-        None => Ok(empty(call, StatusCode::NO_CONTENT)),
+        Some(held) => Ok(json_reply(call, StatusCode::OK, &role_assignment_json(held))),
+        None => Ok(empty_reply(call, StatusCode::NO_CONTENT)),
     }
 }
 
-fn parse_assignment(call: &Call<'_>, scope: AccessScope) -> Result<RoleAssignment, Reply> {
-    let given = body(call)?;
+fn parse_assignment(call: &OperationContext<'_>, scope: AccessScope) -> Result<RoleAssignment, ServiceReply> {
+    let given = json_body(call)?;
     let properties = given.get("properties").unwrap_or(&Value::Null);
     let text = |field: &str| properties.get(field).and_then(Value::as_str);
     if text("condition").is_some_and(|condition| !condition.is_empty()) {
-        return Err(Refusal::Other(
+        return Err(ArmServiceError::Other(
             StatusCode::NOT_IMPLEMENTED,
             "ConditionNotImplemented",
             "The emulator evaluates no conditions, so it stores none.".to_owned(),
         )
-        .reply());
+        .to_reply());
     }
     let role = text("roleDefinitionId").unwrap_or_default();
-    let role = definition(role.rsplit('/').next().unwrap_or_default())?.id;
+    let role = find_role_definition(role.rsplit('/').next().unwrap_or_default())?.id;
     let principal_id =
         text("principalId").and_then(|id| Uuid::try_parse(id).ok()).ok_or_else(|| {
             bad_request("InvalidPrincipalId", "`properties.principalId` is not a GUID.")
         })?;
     // A caller that names the type has just made the principal: its absence is forgiven.
     let principal_type = text("principalType").map(str::to_owned);
-    if principal_type.is_none() && call.world().directory.by_object(principal_id).is_none() {
+    if principal_type.is_none() && call.world().directory.by_object_id(principal_id).is_none() {
         return Err(bad_request(
             "PrincipalNotFound",
             format!("Principal {principal_id} does not exist in the directory of the tenant."),
@@ -180,22 +180,22 @@ fn parse_assignment(call: &Call<'_>, scope: AccessScope) -> Result<RoleAssignmen
 }
 
 /// The scope in front of the provider.
-fn target(call: &Call<'_>) -> Result<AccessScope, Reply> {
-    scope(&format!("/{}", call.parameter("scope")))
+fn request_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
+    parse_request_scope(&format!("/{}", call.path_parameter("scope")))
 }
 
 /// Refuses a scope whose resource group is not there.
-fn require_scope(call: &Call<'_>, at: &AccessScope) -> Result<(), Reply> {
+fn require_scope_group(call: &OperationContext<'_>, at: &AccessScope) -> Result<(), ServiceReply> {
     let segments: Vec<_> = at.as_str().split('/').collect();
     let [_, _, _, keyword, name, ..] = segments.as_slice() else { return Ok(()) };
-    let group = scope(&segments[..5].join("/"))?;
+    let group = parse_request_scope(&segments[..5].join("/"))?;
     let missing = keyword.eq_ignore_ascii_case("resourceGroups")
         && call.world().resources.resource(&group).is_none();
-    if missing { Err(Refusal::NoResourceGroup(name).reply()) } else { Ok(()) }
+    if missing { Err(ArmServiceError::ResourceGroupNotFound(name).to_reply()) } else { Ok(()) }
 }
 
-fn assignment_name(call: &Call<'_>) -> Result<Uuid, Reply> {
-    let name = call.parameter("name");
+fn assignment_name(call: &OperationContext<'_>) -> Result<Uuid, ServiceReply> {
+    let name = call.path_parameter("name");
     Uuid::try_parse(name).map_err(|error| {
         bad_request(
             "InvalidRoleAssignmentId",
@@ -205,7 +205,7 @@ fn assignment_name(call: &Call<'_>) -> Result<Uuid, Reply> {
 }
 
 /// The built-in role of this name. HyperShift sends a display name where a GUID belongs.
-fn definition(name: &str) -> Result<&'static RoleDefinition, Reply> {
+fn find_role_definition(name: &str) -> Result<&'static RoleDefinition, ServiceReply> {
     let id = Uuid::try_parse(name).map_err(|error| {
         bad_request(
             "InvalidRoleDefinitionId",
@@ -214,16 +214,16 @@ fn definition(name: &str) -> Result<&'static RoleDefinition, Reply> {
     })?;
     RoleCatalog::built_in()
         .role(RoleDefinitionId(id))
-        .ok_or_else(|| no_role(format!("the role definition `{id}` does not exist")))
+        .ok_or_else(|| role_definition_not_found(format!("the role definition `{id}` does not exist")))
 }
 
-fn no_role(message: String) -> Reply {
-    Refusal::Other(StatusCode::NOT_FOUND, "RoleDefinitionDoesNotExist", format!("{message}."))
-        .reply()
+fn role_definition_not_found(message: String) -> ServiceReply {
+    ArmServiceError::Other(StatusCode::NOT_FOUND, "RoleDefinitionDoesNotExist", format!("{message}."))
+        .to_reply()
 }
 
 /// The id of a role as seen from a scope: with its subscription, if the scope is in one.
-fn definition_id(at: &AccessScope, role: RoleDefinitionId) -> String {
+fn role_definition_id(at: &AccessScope, role: RoleDefinitionId) -> String {
     let segments: Vec<_> = at.as_str().split('/').take(3).collect();
     let subscription = match segments.as_slice() {
         [_, keyword, id] if keyword.eq_ignore_ascii_case("subscriptions") => {
@@ -234,12 +234,12 @@ fn definition_id(at: &AccessScope, role: RoleDefinitionId) -> String {
     format!("{subscription}/providers/{DEFINITION}/{}", role.0)
 }
 
-fn definition_wire(at: &AccessScope, role: &RoleDefinition) -> Value {
-    let patterns = |granted: bool, plane: Plane| -> Vec<&str> {
-        if granted { role.granted(plane).collect() } else { role.excluded(plane).collect() }
+fn role_definition_json(at: &AccessScope, role: &RoleDefinition) -> Value {
+    let patterns = |granted: bool, plane: ActionPlane| -> Vec<&str> {
+        if granted { role.granted_patterns(plane).collect() } else { role.excluded_patterns(plane).collect() }
     };
     json!({
-        "id": definition_id(at, role.id),
+        "id": role_definition_id(at, role.id),
         "type": DEFINITION,
         "name": role.id.0,
         "properties": {
@@ -248,22 +248,22 @@ fn definition_wire(at: &AccessScope, role: &RoleDefinition) -> Value {
             "description": format!("As Azure published it on {}.", RoleCatalog::built_in().date()),
             "assignableScopes": ["/"],
             "permissions": [{
-                "actions": patterns(true, Plane::Control),
-                "notActions": patterns(false, Plane::Control),
-                "dataActions": patterns(true, Plane::Data),
-                "notDataActions": patterns(false, Plane::Data),
+                "actions": patterns(true, ActionPlane::Control),
+                "notActions": patterns(false, ActionPlane::Control),
+                "dataActions": patterns(true, ActionPlane::Data),
+                "notDataActions": patterns(false, ActionPlane::Data),
             }],
         },
     })
 }
 
-fn assignment_wire(held: &RoleAssignment) -> Value {
+fn role_assignment_json(held: &RoleAssignment) -> Value {
     json!({
         "id": held.id(),
         "type": ASSIGNMENT,
         "name": held.name,
         "properties": {
-            "roleDefinitionId": definition_id(&held.scope, held.role),
+            "roleDefinitionId": role_definition_id(&held.scope, held.role),
             "principalId": held.principal_id,
             "principalType": held.principal_type,
             "scope": held.scope,

@@ -1,39 +1,39 @@
 //! Storage accounts with their containers and shares, to read. Reference: Microsoft.Storage,
 //! 2024-01-01.
 
-use super::{Reads, reads};
-use crate::operations::Operation;
+use super::{ArmReadKind, read_only_operation};
+use crate::operations::ServiceOperation;
 
-pub(super) const OPERATIONS: &[Operation] = &[
-    reads("StorageAccounts_List", Reads::Subscription, sub!("Microsoft.Storage/storageAccounts")),
-    reads(
+pub(super) const OPERATIONS: &[ServiceOperation] = &[
+    read_only_operation("StorageAccounts_List", ArmReadKind::SubscriptionCollection, sub!("Microsoft.Storage/storageAccounts")),
+    read_only_operation(
         "StorageAccounts_ListByResourceGroup",
-        Reads::Below,
+        ArmReadKind::ChildCollection,
         rg!("Microsoft.Storage/storageAccounts"),
     ),
-    reads(
+    read_only_operation(
         "StorageAccounts_GetProperties",
-        Reads::One,
+        ArmReadKind::Resource,
         rg!("Microsoft.Storage/storageAccounts/{name}"),
     ),
-    reads(
+    read_only_operation(
         "BlobContainers_List",
-        Reads::Below,
+        ArmReadKind::ChildCollection,
         rg!("Microsoft.Storage/storageAccounts/{name}/blobServices/default/containers"),
     ),
-    reads(
+    read_only_operation(
         "BlobContainers_Get",
-        Reads::One,
+        ArmReadKind::Resource,
         rg!("Microsoft.Storage/storageAccounts/{name}/blobServices/default/containers/{child}"),
     ),
-    reads(
+    read_only_operation(
         "FileShares_List",
-        Reads::Below,
+        ArmReadKind::ChildCollection,
         rg!("Microsoft.Storage/storageAccounts/{name}/fileServices/default/shares"),
     ),
-    reads(
+    read_only_operation(
         "FileShares_Get",
-        Reads::One,
+        ArmReadKind::Resource,
         rg!("Microsoft.Storage/storageAccounts/{name}/fileServices/default/shares/{child}"),
     ),
 ];

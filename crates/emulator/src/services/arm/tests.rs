@@ -1,60 +1,60 @@
 use http::StatusCode;
-use lanyard_vocabulary::{ClientId, Component};
+use lanyard_vocabulary::{EntraClientId, Component};
 use serde_json::Value;
 
-use crate::drill::{Drill, Fault, apply_drill};
-use crate::engine::Door;
-use crate::request::Reply;
-use crate::seed::tests::{NOW, nine, plan, seeded, token};
-use crate::testing::{Probe, body};
+use crate::fault_plan::{FaultPlan, IdentityFault, apply_fault_plan};
+use crate::engine::Ingress;
+use crate::request::ServiceReply;
+use crate::seed::tests::{SEED_TIME, seeded_nine_identities, nine_identity_plan, seed_azure, issue_access_token_for};
+use crate::testing::{EngineFixture, reply_json};
 
 const ARM: &str = "https://management.azure.com";
 const AUDIENCE: &str = "https://management.azure.com/";
 const GROUP: &str = "/subscriptions/sub/resourceGroups";
 
 /// A world, and the way to ask it as somebody.
-struct Visit {
-    probe: Probe,
-    owner: ClientId,
-    reader: ClientId,
+struct ArmFixture {
+    probe: EngineFixture,
+    owner: EntraClientId,
+    reader: EntraClientId,
 }
 
-impl Visit {
+impl ArmFixture {
     fn new() -> Self {
-        let (world, _) = nine();
+        let (world, _) = seeded_nine_identities();
         let guests = world.roster.guests.clone().unwrap();
         let (owner, reader) = (guests.secret_client, guests.certificate_client);
-        Self { probe: Probe::new(world), owner, reader }
+        Self { probe: EngineFixture::new(world), owner, reader }
     }
 
-    fn client(&self, component: Component) -> ClientId {
-        self.probe.engine.state().world.roster.holder(component).unwrap().client_id
+    fn client(&self, component: Component) -> EntraClientId {
+        self.probe.engine.state().azure.roster.component_identity(component).unwrap().client_id
     }
 
-    fn ask(&self, who: ClientId, method: &str, path: &str, body: &str) -> Reply {
-        let bearer = format!("Bearer {}", token(&self.probe, who, AUDIENCE));
+    fn send_request(&self, who: EntraClientId, method: &str, path: &str, body: &str) -> ServiceReply {
+        let bearer = format!("Bearer {}", issue_access_token_for(&self.probe, who, AUDIENCE));
         let separator = if path.contains('?') { '&' } else { '?' };
         let url = format!("{ARM}{path}{separator}api-version=2024-01-01");
         let headers = [("authorization", bearer.as_str())];
-        self.probe.ask(Door::Tunnel, &method.parse().unwrap(), &url, &headers, body)
+        self.probe.send_request(Ingress::Tunnel, &method.parse().unwrap(), &url, &headers, body)
     }
 
-    fn get(&self, who: ClientId, path: &str) -> Reply {
-        self.ask(who, "GET", path, "")
+    fn get(&self, who: EntraClientId, path: &str) -> ServiceReply {
+        self.send_request(who, "GET", path, "")
     }
 }
 
-fn code(reply: &Reply) -> String {
-    body(reply)["error"]["code"].as_str().unwrap_or_default().to_owned()
+fn error_code(reply: &ServiceReply) -> String {
+    reply_json(reply)["error"]["code"].as_str().unwrap_or_default().to_owned()
 }
 
-fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
+fn header<'a>(reply: &'a ServiceReply, name: &str) -> Option<&'a str> {
     let found = reply.headers.iter().find(|(known, _)| known.as_str() == name);
     found.map(|(_, value)| value.to_str().unwrap())
 }
 
 /// What a component is granted and what it is refused, as requests.
-fn proof_calls(component: Component) -> [String; 2] {
+fn granted_and_denied_paths(component: Component) -> [String; 2] {
     let at = |group: &str, rest: &str| format!("{GROUP}/{group}/providers/Microsoft.{rest}");
     let managed = |rest| at("demo-abcde", rest);
     let vnet = at("demo-vnet-abcde", "Network/virtualNetworks/vnet");
@@ -80,17 +80,17 @@ fn proof_calls(component: Component) -> [String; 2] {
 }
 
 #[test]
-fn every_component_reads_what_its_role_grants_and_nothing_else() {
-    let visit = Visit::new();
+fn every_component_reads_only_what_its_role_grants() {
+    let visit = ArmFixture::new();
     for component in Component::ALL {
         let client = visit.client(component);
-        let [granted, refused] = proof_calls(component);
+        let [granted, refused] = granted_and_denied_paths(component);
         let reply = visit.get(client, &granted);
         assert_eq!(reply.status, StatusCode::OK, "{component}: {granted}");
         let reply = visit.get(client, &refused);
         assert_eq!(reply.status, StatusCode::FORBIDDEN, "{component}: {refused}");
-        assert_eq!(code(&reply), "AuthorizationFailed");
-        let message = body(&reply)["error"]["message"].as_str().unwrap().to_owned();
+        assert_eq!(error_code(&reply), "AuthorizationFailed");
+        let message = reply_json(&reply)["error"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains(&client.to_string()) && message.contains("/read'"), "{message}");
         assert!(message.contains(&format!("scope '{GROUP}/")), "{message}");
         let assignments =
@@ -100,39 +100,39 @@ fn every_component_reads_what_its_role_grants_and_nothing_else() {
 }
 
 #[test]
-fn everything_that_components_are_refused_is_there_for_the_owner() {
-    let visit = Visit::new();
-    for path in Component::ALL.into_iter().flat_map(proof_calls) {
+fn owner_can_read_everything_components_are_denied() {
+    let visit = ArmFixture::new();
+    for path in Component::ALL.into_iter().flat_map(granted_and_denied_paths) {
         let reply = visit.get(visit.owner, &path);
         assert_eq!(reply.status, StatusCode::OK, "{path}");
-        let found = body(&reply);
+        let found = reply_json(&reply);
         let listed = found["value"].as_array().is_none_or(|items| !items.is_empty());
         assert!(listed, "{path} is an empty list");
     }
 }
 
 #[test]
-fn the_right_is_decided_before_anything_is_looked_up() {
-    let visit = Visit::new();
+fn authorization_is_decided_before_resource_lookup() {
+    let visit = ArmFixture::new();
     let disk = visit.client(Component::Disk);
     let missing = format!("{GROUP}/demo-abcde/providers/Microsoft.Compute/disks/none");
-    assert_eq!(code(&visit.get(disk, &missing)), "ResourceNotFound");
+    assert_eq!(error_code(&visit.get(disk, &missing)), "ResourceNotFound");
     let elsewhere = format!("{GROUP}/none/providers/Microsoft.Compute/disks/none");
-    assert_eq!(code(&visit.get(disk, &elsewhere)), "AuthorizationFailed");
-    assert_eq!(code(&visit.get(visit.owner, &elsewhere)), "ResourceGroupNotFound");
+    assert_eq!(error_code(&visit.get(disk, &elsewhere)), "AuthorizationFailed");
+    assert_eq!(error_code(&visit.get(visit.owner, &elsewhere)), "ResourceGroupNotFound");
     let container = format!(
         "{GROUP}/demo-abcde/providers/Microsoft.Storage/storageAccounts/registrydemoabcde/blobServices/default/containers/none"
     );
-    assert_eq!(code(&visit.get(visit.owner, &container)), "ContainerNotFound");
+    assert_eq!(error_code(&visit.get(visit.owner, &container)), "ContainerNotFound");
     let account = container.replace("registrydemoabcde", "other").replace("/none", "");
-    assert_eq!(code(&visit.get(visit.owner, &account)), "ResourceNotFound");
+    assert_eq!(error_code(&visit.get(visit.owner, &account)), "ResourceNotFound");
 }
 
 #[test]
-fn ids_keep_their_case_and_paths_are_found_in_any() {
-    let visit = Visit::new();
+fn ids_keep_their_case_and_paths_match_any_case() {
+    let visit = ArmFixture::new();
     let path = format!("{GROUP}/DEMO-VNET-abcde/providers/microsoft.network/VirtualNetworks/VNET");
-    let found = body(&visit.get(visit.owner, &path.replace("resourceGroups", "resourcegroups")));
+    let found = reply_json(&visit.get(visit.owner, &path.replace("resourceGroups", "resourcegroups")));
     assert_eq!(
         found["id"],
         format!("{GROUP}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet")
@@ -144,19 +144,19 @@ fn ids_keep_their_case_and_paths_are_found_in_any() {
 }
 
 #[test]
-fn requests_without_a_good_token_or_version_get_the_code_that_says_so() {
-    let visit = Visit::new();
+fn invalid_token_or_api_version_returns_its_error_code() {
+    let visit = ArmFixture::new();
     let path = format!("{ARM}{GROUP}/demo-abcde");
     let versioned = format!("{path}?api-version=2021-04-01");
     let ask = |url: &str, audience: Option<&str>| {
         let bearer = audience
-            .map(|audience| format!("Bearer {}", token(&visit.probe, visit.owner, audience)));
+            .map(|audience| format!("Bearer {}", issue_access_token_for(&visit.probe, visit.owner, audience)));
         let headers: Vec<_> = bearer.iter().map(|b| ("authorization", b.as_str())).collect();
-        visit.probe.get(Door::Tunnel, url, &headers)
+        visit.probe.get(Ingress::Tunnel, url, &headers)
     };
     let missing = ask(&versioned, None);
     assert_eq!(
-        (missing.status, code(&missing).as_str()),
+        (missing.status, error_code(&missing).as_str()),
         (StatusCode::UNAUTHORIZED, "AuthenticationFailed")
     );
     let challenge = header(&missing, "www-authenticate").unwrap();
@@ -168,7 +168,7 @@ fn requests_without_a_good_token_or_version_get_the_code_that_says_so() {
     );
     let vault = ask(&versioned, Some("https://vault.azure.net"));
     assert_eq!(vault.status, StatusCode::UNAUTHORIZED);
-    assert_eq!(code(&vault), "InvalidAuthenticationTokenAudience");
+    assert_eq!(error_code(&vault), "InvalidAuthenticationTokenAudience");
     for audience in [
         "https://management.core.windows.net/",
         "https://management.core.windows.net",
@@ -176,54 +176,54 @@ fn requests_without_a_good_token_or_version_get_the_code_that_says_so() {
     ] {
         assert_eq!(ask(&versioned, Some(audience)).status, StatusCode::OK, "{audience}");
     }
-    assert_eq!(code(&ask(&path, Some(AUDIENCE))), "MissingApiVersionParameter");
+    assert_eq!(error_code(&ask(&path, Some(AUDIENCE))), "MissingApiVersionParameter");
     let malformed = format!("{path}?api-version=latest");
-    assert_eq!(code(&ask(&malformed, Some(AUDIENCE))), "InvalidApiVersionParameter");
+    assert_eq!(error_code(&ask(&malformed, Some(AUDIENCE))), "InvalidApiVersionParameter");
     let future = format!("{path}?api-version=2099-12-31-preview");
     assert_eq!(ask(&future, Some(AUDIENCE)).status, StatusCode::OK);
     let other = format!("{ARM}/subscriptions/none?api-version=2021-04-01");
-    assert_eq!(code(&ask(&other, Some(AUDIENCE))), "SubscriptionNotFound");
+    assert_eq!(error_code(&ask(&other, Some(AUDIENCE))), "SubscriptionNotFound");
 }
 
 #[test]
-fn replies_say_what_is_left_of_the_allowance() {
-    let visit = Visit::new();
+fn replies_carry_rate_limit_headers() {
+    let visit = ArmFixture::new();
     let group = format!("{GROUP}/demo-abcde");
     let reply = visit.get(visit.owner, &group);
     assert!(header(&reply, "x-ms-ratelimit-remaining-subscription-reads").is_some());
-    let reply = visit.ask(visit.owner, "PUT", &group, r#"{"location":"eastus"}"#);
+    let reply = visit.send_request(visit.owner, "PUT", &group, r#"{"location":"eastus"}"#);
     assert!(header(&reply, "x-ms-ratelimit-remaining-subscription-writes").is_some());
 }
 
 #[test]
 fn resource_groups_are_made_read_changed_and_removed() {
-    let visit = Visit::new();
+    let visit = ArmFixture::new();
     let group = format!("{GROUP}/New");
-    let ask = |method: &str, given: &str| visit.ask(visit.owner, method, &group, given);
+    let ask = |method: &str, given: &str| visit.send_request(visit.owner, method, &group, given);
     assert_eq!(ask("HEAD", "").status, StatusCode::NOT_FOUND);
-    assert_eq!(code(&ask("PUT", "{}")), "LocationRequired");
+    assert_eq!(error_code(&ask("PUT", "{}")), "LocationRequired");
     assert_eq!(ask("PUT", r#"{"location":"eastus","tags":{"a":"b"}}"#).status, StatusCode::CREATED);
     assert_eq!(ask("PUT", r#"{"location":"eastus"}"#).status, StatusCode::OK);
-    assert_eq!(code(&ask("PUT", r#"{"location":"westeurope"}"#)), "InvalidResourceGroupLocation");
+    assert_eq!(error_code(&ask("PUT", r#"{"location":"westeurope"}"#)), "InvalidResourceGroupLocation");
     assert_eq!(ask("HEAD", "").status, StatusCode::NO_CONTENT);
-    let patched = body(&ask("PATCH", r#"{"tags":{"c":"d"}}"#));
+    let patched = reply_json(&ask("PATCH", r#"{"tags":{"c":"d"}}"#));
     assert_eq!(patched["tags"]["c"], "d");
     assert_eq!(patched["properties"]["provisioningState"], "Succeeded");
     let tagged = |filter: &str| {
         let path = format!("{GROUP}?$filter={filter}");
-        body(&visit.get(visit.owner, &path))["value"].as_array().unwrap().len()
+        reply_json(&visit.get(visit.owner, &path))["value"].as_array().unwrap().len()
     };
     assert_eq!(tagged("tagName eq 'C'"), 1);
     assert_eq!(tagged("tagName eq 'c' and tagValue eq 'D'"), 0);
     assert_eq!(ask("DELETE", "").status, StatusCode::OK);
-    assert_eq!(code(&ask("DELETE", "")), "ResourceGroupNotFound");
+    assert_eq!(error_code(&ask("DELETE", "")), "ResourceGroupNotFound");
 }
 
 #[test]
-fn lists_come_in_pages_when_the_client_asks() {
-    let visit = Visit::new();
+fn lists_are_paged_when_top_is_set() {
+    let visit = ArmFixture::new();
     let groups = "/subscriptions/sub/resourcegroups";
-    let all = body(&visit.get(visit.owner, groups));
+    let all = reply_json(&visit.get(visit.owner, groups));
     let names = |page: &Value| -> Vec<String> {
         page["value"]
             .as_array()
@@ -235,7 +235,7 @@ fn lists_come_in_pages_when_the_client_asks() {
     assert!(all.get("nextLink").is_none());
     let (mut seen, mut next) = (Vec::new(), format!("{groups}?$top=2"));
     loop {
-        let page = body(&visit.get(visit.owner, &next));
+        let page = reply_json(&visit.get(visit.owner, &next));
         seen.extend(names(&page));
         let Some(link) = page["nextLink"].as_str() else { break };
         next = link.strip_prefix(ARM).unwrap().to_owned();
@@ -246,43 +246,43 @@ fn lists_come_in_pages_when_the_client_asks() {
 
 #[test]
 fn subscription_lists_show_what_the_caller_may_read() {
-    let visit = Visit::new();
-    let groups = body(&visit.get(visit.reader, "/subscriptions/sub/resourceGroups"));
+    let visit = ArmFixture::new();
+    let groups = reply_json(&visit.get(visit.reader, "/subscriptions/sub/resourceGroups"));
     assert_eq!(groups["value"].as_array().unwrap().len(), 1);
     assert_eq!(groups["value"][0]["name"], "demo-abcde");
-    let found = body(&visit.get(
+    let found = reply_json(&visit.get(
         visit.owner,
         "/subscriptions/sub/resources?$filter=resourceType eq 'Microsoft.KeyVault/vaults'",
     ));
     assert_eq!(found["value"].as_array().unwrap().len(), 3);
     assert!(found["value"][0].get("properties").is_none());
     let refused = visit.get(visit.owner, "/subscriptions/sub/resources?$filter=tagName eq 'x'");
-    assert_eq!(code(&refused), "InvalidFilterInQueryString");
+    assert_eq!(error_code(&refused), "InvalidFilterInQueryString");
 }
 
 #[test]
-fn an_identity_gets_a_principal_and_loses_it() {
-    let visit = Visit::new();
+fn identity_creates_and_deletes_its_principal() {
+    let visit = ArmFixture::new();
     let path =
         format!("{GROUP}/platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/Mine");
-    let made = visit.ask(visit.owner, "PUT", &path, r#"{"location":"eastus"}"#);
+    let made = visit.send_request(visit.owner, "PUT", &path, r#"{"location":"eastus"}"#);
     assert_eq!(made.status, StatusCode::CREATED);
-    let made = body(&made);
-    let client: ClientId = made["properties"]["clientId"].as_str().unwrap().parse().unwrap();
+    let made = reply_json(&made);
+    let client: EntraClientId = made["properties"]["clientId"].as_str().unwrap().parse().unwrap();
     let object = made["properties"]["principalId"].clone();
-    let known = visit.probe.engine.state().world.directory.by_client(client).cloned().unwrap();
+    let known = visit.probe.engine.state().azure.directory.by_client_id(client).cloned().unwrap();
     assert_eq!(known.object_id.to_string(), object.as_str().unwrap());
-    let again = visit.ask(visit.owner, "PUT", &path, r#"{"location":"eastus","tags":{"a":"b"}}"#);
+    let again = visit.send_request(visit.owner, "PUT", &path, r#"{"location":"eastus","tags":{"a":"b"}}"#);
     assert_eq!(again.status, StatusCode::OK);
-    assert_eq!(body(&again)["properties"]["principalId"], object);
-    assert_eq!(visit.ask(visit.owner, "DELETE", &path, "").status, StatusCode::OK);
-    assert!(visit.probe.engine.state().world.directory.by_client(client).is_none());
-    assert_eq!(visit.ask(visit.owner, "DELETE", &path, "").status, StatusCode::NO_CONTENT);
+    assert_eq!(reply_json(&again)["properties"]["principalId"], object);
+    assert_eq!(visit.send_request(visit.owner, "DELETE", &path, "").status, StatusCode::OK);
+    assert!(visit.probe.engine.state().azure.directory.by_client_id(client).is_none());
+    assert_eq!(visit.send_request(visit.owner, "DELETE", &path, "").status, StatusCode::NO_CONTENT);
 }
 
 #[test]
 fn federated_credentials_have_their_limits() {
-    let visit = Visit::new();
+    let visit = ArmFixture::new();
     let base = format!(
         "{GROUP}/platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/guest-workload/federatedIdentityCredentials"
     );
@@ -292,7 +292,7 @@ fn federated_credentials_have_their_limits() {
         )
     };
     let put =
-        |name: &str, given: &str| visit.ask(visit.owner, "PUT", &format!("{base}/{name}"), given);
+        |name: &str, given: &str| visit.send_request(visit.owner, "PUT", &format!("{base}/{name}"), given);
     let one = r#"["openshift"]"#;
     assert_eq!(put("first", &credential("s0", one)).status, StatusCode::CREATED);
     assert_eq!(put("first", &credential("s0", one)).status, StatusCode::OK);
@@ -303,7 +303,7 @@ fn federated_credentials_have_their_limits() {
         ("none", credential("s", "[]")),
         ("subject", credential("", one)),
     ] {
-        assert_eq!(code(&put(name, &given)), "InvalidFederatedIdentityCredential", "{name}");
+        assert_eq!(error_code(&put(name, &given)), "InvalidFederatedIdentityCredential", "{name}");
     }
     // The seeded one and `first` are there: eighteen more fit.
     for n in 0..18 {
@@ -311,20 +311,20 @@ fn federated_credentials_have_their_limits() {
         assert_eq!(reply.status, StatusCode::CREATED, "{n}");
     }
     assert_eq!(
-        code(&put("last", &credential("last", one))),
+        error_code(&put("last", &credential("last", one))),
         "FederatedIdentityCredentialsLimitExceeded"
     );
-    let listed = body(&visit.get(visit.owner, &base));
+    let listed = reply_json(&visit.get(visit.owner, &base));
     assert_eq!(listed["value"].as_array().unwrap().len(), 20);
     let first = format!("{base}/FIRST");
-    assert_eq!(body(&visit.get(visit.owner, &first))["name"], "first");
-    assert_eq!(visit.ask(visit.owner, "DELETE", &first, "").status, StatusCode::OK);
-    assert_eq!(code(&visit.get(visit.owner, &first)), "ResourceNotFound");
+    assert_eq!(reply_json(&visit.get(visit.owner, &first))["name"], "first");
+    assert_eq!(visit.send_request(visit.owner, "DELETE", &first, "").status, StatusCode::OK);
+    assert_eq!(error_code(&visit.get(visit.owner, &first)), "ResourceNotFound");
 }
 
 const NETWORK_ROLE: &str = "be7a6435-15ae-4171-8f30-4a343eff9e8f";
 
-fn assignment(role: &str, principal: &str, extra: &str) -> String {
+fn role_assignment_body(role: &str, principal: &str, extra: &str) -> String {
     format!(
         r#"{{"properties":{{"roleDefinitionId":"/subscriptions/sub/providers/Microsoft.Authorization/roleDefinitions/{role}","principalId":"{principal}"{extra}}}}}"#
     )
@@ -332,15 +332,15 @@ fn assignment(role: &str, principal: &str, extra: &str) -> String {
 
 #[test]
 fn role_assignments_are_written_once_and_take_effect_at_once() {
-    let visit = Visit::new();
+    let visit = ArmFixture::new();
     let disk = visit.client(Component::Disk);
     let object = visit
         .probe
         .engine
         .state()
-        .world
+        .azure
         .roster
-        .holder(Component::Disk)
+        .component_identity(Component::Disk)
         .unwrap()
         .object_id
         .to_string();
@@ -349,58 +349,58 @@ fn role_assignments_are_written_once_and_take_effect_at_once() {
     let (one, two) =
         ("00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002");
     let put =
-        |who, name: &str, given: &str| visit.ask(who, "PUT", &format!("{base}/{name}"), given);
+        |who, name: &str, given: &str| visit.send_request(who, "PUT", &format!("{base}/{name}"), given);
     assert_eq!(visit.get(disk, &vnet).status, StatusCode::FORBIDDEN);
-    let given = assignment(NETWORK_ROLE, &object, "");
-    assert_eq!(code(&put(disk, one, &given)), "AuthorizationFailed");
+    let given = role_assignment_body(NETWORK_ROLE, &object, "");
+    assert_eq!(error_code(&put(disk, one, &given)), "AuthorizationFailed");
     assert_eq!(put(visit.owner, one, &given).status, StatusCode::CREATED);
     assert_eq!(visit.get(disk, &vnet).status, StatusCode::OK);
     assert_eq!(put(visit.owner, one, &given).status, StatusCode::OK);
-    assert_eq!(code(&put(visit.owner, two, &given)), "RoleAssignmentExists");
-    let other = assignment("0336e1d3-7a87-462b-b6db-342b63f7802c", &object, "");
-    assert_eq!(code(&put(visit.owner, one, &other)), "RoleAssignmentUpdateNotPermitted");
+    assert_eq!(error_code(&put(visit.owner, two, &given)), "RoleAssignmentExists");
+    let other = role_assignment_body("0336e1d3-7a87-462b-b6db-342b63f7802c", &object, "");
+    assert_eq!(error_code(&put(visit.owner, one, &other)), "RoleAssignmentUpdateNotPermitted");
     let listed =
-        body(&visit.get(visit.owner, &format!("{base}?$filter=principalId eq '{object}'")));
+        reply_json(&visit.get(visit.owner, &format!("{base}?$filter=principalId eq '{object}'")));
     assert_eq!(listed["value"].as_array().unwrap().len(), 1);
     let path = format!("{base}/{one}");
-    let found = body(&visit.get(visit.owner, &path));
+    let found = reply_json(&visit.get(visit.owner, &path));
     assert_eq!(found["properties"]["scope"], format!("{GROUP}/demo-vnet-abcde"));
-    assert_eq!(visit.ask(visit.owner, "DELETE", &path, "").status, StatusCode::OK);
+    assert_eq!(visit.send_request(visit.owner, "DELETE", &path, "").status, StatusCode::OK);
     assert_eq!(visit.get(disk, &vnet).status, StatusCode::FORBIDDEN);
-    assert_eq!(visit.ask(visit.owner, "DELETE", &path, "").status, StatusCode::NO_CONTENT);
-    assert_eq!(code(&visit.get(visit.owner, &path)), "RoleAssignmentNotFound");
+    assert_eq!(visit.send_request(visit.owner, "DELETE", &path, "").status, StatusCode::NO_CONTENT);
+    assert_eq!(error_code(&visit.get(visit.owner, &path)), "RoleAssignmentNotFound");
 }
 
 #[test]
-fn each_fault_of_an_assignment_has_its_code() {
-    let visit = Visit::new();
+fn each_invalid_role_assignment_has_its_error_code() {
+    let visit = ArmFixture::new();
     let nobody = "00000000-0000-4000-8000-0000000000ff";
     let name = "00000000-0000-4000-8000-000000000003";
     let put = |name: &str, given: &str| {
         let base = format!("{GROUP}/demo-abcde/providers/Microsoft.Authorization/roleAssignments");
-        visit.ask(visit.owner, "PUT", &format!("{base}/{name}"), given)
+        visit.send_request(visit.owner, "PUT", &format!("{base}/{name}"), given)
     };
-    assert_eq!(code(&put(name, &assignment(NETWORK_ROLE, nobody, ""))), "PrincipalNotFound");
-    assert_eq!(code(&put(name, &assignment(NETWORK_ROLE, "x", ""))), "InvalidPrincipalId");
+    assert_eq!(error_code(&put(name, &role_assignment_body(NETWORK_ROLE, nobody, ""))), "PrincipalNotFound");
+    assert_eq!(error_code(&put(name, &role_assignment_body(NETWORK_ROLE, "x", ""))), "InvalidPrincipalId");
     assert_eq!(
-        code(&put("x", &assignment(NETWORK_ROLE, nobody, r#","principalType":"User""#))),
+        error_code(&put("x", &role_assignment_body(NETWORK_ROLE, nobody, r#","principalType":"User""#))),
         "InvalidRoleAssignmentId"
     );
     let named = "Azure Red Hat OpenShift NodePool Management Role";
-    assert_eq!(code(&put(name, &assignment(named, nobody, ""))), "InvalidRoleDefinitionId");
-    assert_eq!(code(&put(name, &assignment(nobody, nobody, ""))), "RoleDefinitionDoesNotExist");
-    let conditional = assignment(NETWORK_ROLE, nobody, r#","condition":"@Resource[x] == 'y'""#);
+    assert_eq!(error_code(&put(name, &role_assignment_body(named, nobody, ""))), "InvalidRoleDefinitionId");
+    assert_eq!(error_code(&put(name, &role_assignment_body(nobody, nobody, ""))), "RoleDefinitionDoesNotExist");
+    let conditional = role_assignment_body(NETWORK_ROLE, nobody, r#","condition":"@Resource[x] == 'y'""#);
     assert_eq!(put(name, &conditional).status, StatusCode::NOT_IMPLEMENTED);
-    let fresh = assignment(NETWORK_ROLE, nobody, r#","principalType":"ServicePrincipal""#);
+    let fresh = role_assignment_body(NETWORK_ROLE, nobody, r#","principalType":"ServicePrincipal""#);
     assert_eq!(put(name, &fresh).status, StatusCode::CREATED);
 }
 
 #[test]
-fn at_scope_lists_what_is_at_and_above_and_nothing_below() {
-    let visit = Visit::new();
+fn at_scope_filter_excludes_assignments_below_the_scope() {
+    let visit = ArmFixture::new();
     let count = |scope: &str, filter: &str| {
         let path = format!("{scope}/providers/Microsoft.Authorization/roleAssignments{filter}");
-        body(&visit.get(visit.owner, &path))["value"].as_array().unwrap().len()
+        reply_json(&visit.get(visit.owner, &path))["value"].as_array().unwrap().len()
     };
     assert_eq!(count("/subscriptions/sub", "?$filter=atScope()"), 1);
     assert!(count("/subscriptions/sub", "") > 20);
@@ -412,15 +412,15 @@ fn at_scope_lists_what_is_at_and_above_and_nothing_below() {
 
 #[test]
 fn roles_are_found_by_name_and_by_id() {
-    let visit = Visit::new();
+    let visit = ArmFixture::new();
     let base = "/subscriptions/sub/providers/Microsoft.Authorization/roleDefinitions";
-    let found = body(
+    let found = reply_json(
         &visit.get(visit.owner, &format!("{base}?$filter=roleName eq 'Key Vault Administrator'")),
     );
     assert_eq!(found["value"].as_array().unwrap().len(), 1);
     let id = found["value"][0]["id"].as_str().unwrap();
     assert_eq!(id, format!("{base}/00482a5a-887f-4fb3-b363-3b7fe8e74483"));
-    let role = body(&visit.get(visit.owner, id));
+    let role = reply_json(&visit.get(visit.owner, id));
     assert_eq!(
         role["properties"]["permissions"][0]["dataActions"][0],
         "Microsoft.KeyVault/vaults/*"
@@ -429,7 +429,7 @@ fn roles_are_found_by_name_and_by_id() {
 
 #[test]
 fn a_vault_is_made_changed_deleted_recovered_and_purged() {
-    let visit = Visit::new();
+    let visit = ArmFixture::new();
     let path = format!("{GROUP}/platform/providers/Microsoft.KeyVault/vaults/Fresh-kv");
     let tenant = "11111111-1111-4111-8111-111111111111";
     let vault = |mode: &str| {
@@ -437,23 +437,23 @@ fn a_vault_is_made_changed_deleted_recovered_and_purged() {
             r#"{{"location":"eastus","properties":{{"tenantId":"{tenant}","sku":{{"family":"A","name":"standard"}}{mode}}}}}"#
         )
     };
-    let ask = |method: &str, path: &str, given: &str| visit.ask(visit.owner, method, path, given);
-    assert_eq!(code(&ask("GET", &path, "")), "ResourceNotFound");
+    let ask = |method: &str, path: &str, given: &str| visit.send_request(visit.owner, method, path, given);
+    assert_eq!(error_code(&ask("GET", &path, "")), "ResourceNotFound");
     let made = ask("PUT", &path, &vault(""));
     assert_eq!(made.status, StatusCode::CREATED);
-    assert_eq!(body(&made)["properties"]["vaultUri"], "https://fresh-kv.vault.azure.net/");
-    let rbac = |visit: &Visit| {
+    assert_eq!(reply_json(&made)["properties"]["vaultUri"], "https://fresh-kv.vault.azure.net/");
+    let rbac = |visit: &ArmFixture| {
         let state = visit.probe.engine.state();
-        state.world.vaults.at_host("fresh-kv.vault.azure.net").map(|vault| vault.settings.rbac)
+        state.azure.vaults.vault_at_host("fresh-kv.vault.azure.net").map(|vault| vault.settings.rbac)
     };
     assert_eq!(rbac(&visit), Some(false));
     ask("PATCH", &path, r#"{"properties":{"enableRbacAuthorization":true}}"#);
     assert_eq!(rbac(&visit), Some(true));
     let elsewhere = path.replace("platform", "dns");
-    assert_eq!(code(&ask("PUT", &elsewhere, &vault(""))), "VaultAlreadyExists");
+    assert_eq!(error_code(&ask("PUT", &elsewhere, &vault(""))), "VaultAlreadyExists");
     assert_eq!(ask("DELETE", &path, "").status, StatusCode::OK);
     assert_eq!(rbac(&visit), None);
-    assert_eq!(code(&ask("PUT", &path, &vault(""))), "ConflictError");
+    assert_eq!(error_code(&ask("PUT", &path, &vault(""))), "ConflictError");
     let recovered = ask("PUT", &path, &vault(r#","createMode":"recover""#));
     assert_eq!(recovered.status, StatusCode::OK);
     assert_eq!(rbac(&visit), Some(true));
@@ -462,29 +462,29 @@ fn a_vault_is_made_changed_deleted_recovered_and_purged() {
         "/subscriptions/sub/providers/Microsoft.KeyVault/locations/eastus/deletedVaults/fresh-kv";
     assert_eq!(ask("GET", deleted, "").status, StatusCode::OK);
     assert_eq!(ask("POST", &format!("{deleted}/purge"), "").status, StatusCode::OK);
-    assert_eq!(code(&ask("GET", deleted, "")), "DeletedVaultNotFound");
+    assert_eq!(error_code(&ask("GET", deleted, "")), "DeletedVaultNotFound");
     assert_eq!(ask("PUT", &path, &vault("")).status, StatusCode::CREATED);
     for wrong in [r#"{"location":"eastus"}"#, &vault(r#","softDeleteRetentionInDays":3"#)] {
-        assert_eq!(code(&ask("PUT", &path.replace("Fresh", "other"), wrong)), "BadRequest");
+        assert_eq!(error_code(&ask("PUT", &path.replace("Fresh", "other"), wrong)), "BadRequest");
     }
 }
 
 #[test]
-fn clients_find_endpoints_tenants_and_subscriptions() {
-    let visit = Visit::new();
+fn clients_discover_endpoints_tenants_and_subscriptions() {
+    let visit = ArmFixture::new();
     let metadata = |version: &str| {
         let url = format!("{ARM}/metadata/endpoints?api-version={version}");
-        body(&visit.probe.get(Door::Tunnel, &url, &[]))
+        reply_json(&visit.probe.get(Ingress::Tunnel, &url, &[]))
     };
     assert_eq!(metadata("2022-09-01")["suffixes"]["keyVaultDns"], "vault.azure.net");
     assert_eq!(metadata("2022-09-01")["suffixes"]["storage"], "core.windows.net");
     assert_eq!(metadata("2019-05-01")[0]["name"], "AzureCloud");
     assert_eq!(
-        body(&visit.get(visit.owner, "/tenants"))["value"][0]["tenantId"],
+        reply_json(&visit.get(visit.owner, "/tenants"))["value"][0]["tenantId"],
         "11111111-1111-4111-8111-111111111111"
     );
     for who in [visit.owner, visit.reader, visit.client(Component::Kms)] {
-        let found = body(&visit.get(who, "/subscriptions"));
+        let found = reply_json(&visit.get(who, "/subscriptions"));
         assert_eq!(found["value"][0]["subscriptionId"], "sub");
     }
     assert_eq!(visit.get(visit.owner, "/subscriptions/sub").status, StatusCode::OK);
@@ -492,15 +492,15 @@ fn clients_find_endpoints_tenants_and_subscriptions() {
 }
 
 #[test]
-fn a_component_without_its_role_is_refused_and_the_others_are_not() {
-    let visit = Visit::new();
+fn removing_one_components_role_leaves_others_authorized() {
+    let visit = ArmFixture::new();
     {
         let state = &mut *visit.probe.engine.state();
-        let drill = Drill { fault: Fault::ArmRole, component: Component::Disk };
-        apply_drill(&mut state.world, drill, &mut state.ids, NOW).unwrap();
+        let drill = FaultPlan { fault: IdentityFault::ArmRole, component: Component::Disk };
+        apply_fault_plan(&mut state.azure, drill, &mut state.ids, SEED_TIME).unwrap();
     }
     for component in Component::ALL {
-        let [granted, _] = proof_calls(component);
+        let [granted, _] = granted_and_denied_paths(component);
         let status = visit.get(visit.client(component), &granted).status;
         let expected =
             if component == Component::Disk { StatusCode::FORBIDDEN } else { StatusCode::OK };
@@ -509,48 +509,48 @@ fn a_component_without_its_role_is_refused_and_the_others_are_not() {
 }
 
 #[test]
-fn what_is_not_implemented_says_so() {
-    let visit = Visit::new();
+fn unimplemented_operation_returns_501() {
+    let visit = ArmFixture::new();
     let path = format!("{GROUP}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/new");
-    let reply = visit.ask(visit.owner, "PUT", &path, "{}");
+    let reply = visit.send_request(visit.owner, "PUT", &path, "{}");
     assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
 }
 
 #[test]
 fn the_control_api_explains_a_decision() {
-    let visit = Visit::new();
+    let visit = ArmFixture::new();
     let disk = visit.client(Component::Disk);
     let ask = |query: &str| {
         let url = format!("http://127.0.0.1/lanyard/v1/explain?{query}");
-        visit.probe.get(Door::Port, &url, &[("x-lanyard-control", "1")])
+        visit.probe.get(Ingress::Port, &url, &[("x-lanyard-control", "1")])
     };
     let read = |kind: &str, group: &str| {
         format!("principal={disk}&action=Microsoft.{kind}/read&scope={GROUP}/{group}")
     };
-    let granted = body(&ask(&read("Compute/disks", "demo-abcde")));
+    let granted = reply_json(&ask(&read("Compute/disks", "demo-abcde")));
     assert_eq!(granted["granted"], true);
     assert_eq!(granted["role"], "Azure Red Hat OpenShift Disk Storage Operator");
-    let elsewhere = body(&ask(&read("Compute/disks", "dns")));
+    let elsewhere = reply_json(&ask(&read("Compute/disks", "dns")));
     assert_eq!(elsewhere["granted"], false);
     assert!(elsewhere["reason"].as_str().unwrap().contains("is assigned at"), "{elsewhere}");
     for query in ["principal=x&action=a&scope=/", "action=a&scope=/", "principal=x"] {
         assert_eq!(ask(query).status, StatusCode::BAD_REQUEST, "{query}");
     }
     let both = format!("{}&dataAction=a", read("Compute/disks", "dns"));
-    assert_eq!(code(&ask(&both)), "QueryInvalid");
+    assert_eq!(error_code(&ask(&both)), "QueryInvalid");
 }
 
 #[test]
-fn a_token_of_another_tenant_than_the_subscriptions_is_refused() {
-    let mut two_tenants = plan();
+fn token_from_another_tenant_is_rejected() {
+    let mut two_tenants = nine_identity_plan();
     two_tenants.identities.clear();
     two_tenants.kms_key = None;
-    let (world, _) = seeded(&two_tenants);
+    let (world, _) = seed_azure(&two_tenants);
     let reader = two_tenants.vault_reader_client_id;
-    let visit = Visit { probe: Probe::new(world), owner: reader, reader };
+    let visit = ArmFixture { probe: EngineFixture::new(world), owner: reader, reader };
     let reply = visit.get(reader, GROUP);
     assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
-    assert_eq!(code(&reply), "InvalidAuthenticationTokenTenant");
+    assert_eq!(error_code(&reply), "InvalidAuthenticationTokenTenant");
     let challenge = header(&reply, "www-authenticate").unwrap();
     assert!(challenge.contains("/11111111-1111-4111-8111-111111111111\""), "{challenge}");
 }

@@ -1,17 +1,17 @@
 //! Client assertions: whose they are, for whom, when, and by which key.
 
 use jiff::Timestamp;
-use lanyard_vocabulary::{ClientId, TenantId};
+use lanyard_vocabulary::{EntraClientId, EntraTenantId};
 
-use super::chain;
-use super::refusal::{
+use super::certificate_chain;
+use super::error::{
     ASSERTION_AUDIENCE, ASSERTION_KEY, ASSERTION_LIFETIME, ASSERTION_NOT_OF_CLIENT,
-    CERTIFICATE_VALIDITY, MALFORMED_ASSERTION, Refusal,
+    CERTIFICATE_VALIDITY, MALFORMED_ASSERTION, TokenServiceError,
 };
 use crate::certificates::{sha1_thumbprint, sha256_thumbprint};
-use crate::directory::{Directory, Principal};
+use crate::directory::{EntraDirectory, Principal};
 use crate::hosts;
-use crate::jose::{Algorithm, Token, lenient_base64, x5c_certificate};
+use crate::jose::{AssertionAlgorithm, UnverifiedToken, lenient_base64, x5c_certificate};
 use crate::token::SKEW_SECONDS;
 
 /// The host that names issuers and serves no tokens to clients: an assertion for a token endpoint
@@ -20,13 +20,13 @@ const ISSUER_HOST: &str = "sts.windows.net";
 
 /// Where a token request arrived.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Endpoint<'a> {
+pub(super) struct TokenEndpoint<'a> {
     /// The host that the client addressed.
     pub(super) host: &'a str,
     /// The tenant as the path names it.
     pub(super) tenant_in_path: &'a str,
     /// The tenant.
-    pub(super) tenant: &'a TenantId,
+    pub(super) tenant: &'a EntraTenantId,
     /// The v1 issuer of the tenant.
     pub(super) issuer: &'a str,
 }
@@ -35,46 +35,46 @@ pub(super) struct Endpoint<'a> {
 ///
 /// The order is Entra's: whose, for whom, when, which key, the signature, the certificate.
 pub(super) fn verify_certificate_assertion(
-    token: &Token,
+    token: &UnverifiedToken,
     principal: &Principal,
-    directory: &Directory,
-    endpoint: Endpoint<'_>,
+    directory: &EntraDirectory,
+    endpoint: TokenEndpoint<'_>,
     now: Timestamp,
-) -> Result<(), Refusal> {
+) -> Result<(), TokenServiceError> {
     let client = principal.client_id;
     for claim in ["iss", "sub"] {
-        let named = token.text(claim).and_then(|text| text.parse::<ClientId>().ok());
+        let named = token.text_claim(claim).and_then(|text| text.parse::<EntraClientId>().ok());
         if named != Some(client) {
-            return Err(ASSERTION_NOT_OF_CLIENT.because(format!(
+            return Err(ASSERTION_NOT_OF_CLIENT.with_description(format!(
                 "Client assertion application identifier doesn't match 'client_id' parameter: \
                  `{claim}` is not {client}."
             )));
         }
     }
-    let accepted = endpoint.audiences();
+    let accepted = endpoint.accepted_audiences();
     if !token.audiences().iter().any(|found| accepted.iter().any(|known| known == found)) {
-        return Err(ASSERTION_AUDIENCE.because(format!(
+        return Err(ASSERTION_AUDIENCE.with_description(format!(
             "Client assertion audience claim does not match Realm issuer. Accepted here: {}.",
             accepted.join(", ")
         )));
     }
     verify_lifetime(token, now)?;
-    let algorithm = Algorithm::parse(&token.header.alg).ok_or_else(|| {
-        MALFORMED_ASSERTION.because("The client assertion must be signed with PS256 or RS256.")
+    let algorithm = AssertionAlgorithm::parse(&token.header.alg).ok_or_else(|| {
+        MALFORMED_ASSERTION.with_description("The client assertion must be signed with PS256 or RS256.")
     })?;
     let certificate = signing_certificate(token, principal, directory, now)?;
-    let parsed = chain::parse(&certificate).ok_or_else(|| {
-        ASSERTION_KEY.because("The certificate of the assertion is not readable.")
+    let parsed = certificate_chain::parse_certificate(&certificate).ok_or_else(|| {
+        ASSERTION_KEY.with_description("The certificate of the assertion is not readable.")
     })?;
     let public_key = parsed.public_key().subject_public_key.data.as_ref();
     if !token.is_signed_by(algorithm, public_key) {
-        return Err(key_refusal(
+        return Err(assertion_key_error(
             "The key was found, but the signature of the assertion is not its own",
             &certificate,
         ));
     }
-    if !chain::is_valid_at(&parsed, now) {
-        return Err(CERTIFICATE_VALIDITY.because(format!(
+    if !certificate_chain::is_valid_at(&parsed, now) {
+        return Err(CERTIFICATE_VALIDITY.with_description(format!(
             "The provided certificate is not within its specified validity window (from {} to {}).",
             parsed.validity().not_before,
             parsed.validity().not_after
@@ -84,33 +84,33 @@ pub(super) fn verify_certificate_assertion(
 }
 
 /// Checks `nbf` and `exp`, with the difference of clocks that Entra tolerates.
-pub(super) fn verify_lifetime(token: &Token, now: Timestamp) -> Result<(), Refusal> {
+pub(super) fn verify_lifetime(token: &UnverifiedToken, now: Timestamp) -> Result<(), TokenServiceError> {
     let ends = token
-        .number("exp")
-        .ok_or_else(|| MALFORMED_ASSERTION.because("The assertion has no `exp` claim."))?;
-    let begins = token.number("nbf").unwrap_or(f64::MIN);
+        .number_claim("exp")
+        .ok_or_else(|| MALFORMED_ASSERTION.with_description("The assertion has no `exp` claim."))?;
+    let begins = token.number_claim("nbf").unwrap_or(f64::MIN);
     // Milliseconds since 1970 fit the mantissa of a double for the next 280,000 years.
     let second = now.as_duration().as_secs_f64();
     let skew = std::time::Duration::from_secs(SKEW_SECONDS.unsigned_abs()).as_secs_f64();
     if second - skew <= ends && second + skew >= begins {
         return Ok(());
     }
-    Err(ASSERTION_LIFETIME.because(format!(
+    Err(ASSERTION_LIFETIME.with_description(format!(
         "Client assertion is not within its valid time range. Current time: {now}, `nbf`: {}, \
          `exp`: {ends}.",
-        token.number("nbf").map_or_else(|| "none".to_owned(), |nbf| nbf.to_string())
+        token.number_claim("nbf").map_or_else(|| "none".to_owned(), |nbf| nbf.to_string())
     )))
 }
 
-impl Endpoint<'_> {
+impl TokenEndpoint<'_> {
     /// The audiences that mean this endpoint: the token endpoints and the issuers of this tenant.
-    fn audiences(&self) -> Vec<String> {
+    fn accepted_audiences(&self) -> Vec<String> {
         let mut hosts = Vec::new();
         if self.host != ISSUER_HOST {
             hosts.push(self.host);
         }
         // A regional endpoint is the global one, nearer.
-        hosts.extend(hosts::global_names_of_regional(self.host));
+        hosts.extend(hosts::global_hosts_of_regional(self.host));
         let tenants = [self.tenant.as_str(), self.tenant_in_path];
         let of = |host: &str, tenant: &str| {
             let base = format!("https://{host}/{tenant}");
@@ -134,16 +134,16 @@ impl Endpoint<'_> {
 /// The certificate whose key must have signed: one that is registered, or one that the chain in
 /// the header proves to be of the trusted subject and authority.
 fn signing_certificate(
-    token: &Token,
+    token: &UnverifiedToken,
     principal: &Principal,
-    directory: &Directory,
+    directory: &EntraDirectory,
     now: Timestamp,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Vec<u8>, TokenServiceError> {
     let header = &token.header;
     let sent: Vec<_> = header.x5c.iter().map(|entry| x5c_certificate(entry)).collect();
     let sent: Option<Vec<_>> = sent.into_iter().collect();
     let sent = sent.ok_or_else(|| {
-        MALFORMED_ASSERTION.because("An entry of `x5c` is not a certificate in base64.")
+        MALFORMED_ASSERTION.with_description("An entry of `x5c` is not a certificate in base64.")
     })?;
     let thumbprint = |text: &Option<String>| text.as_deref().and_then(lenient_base64);
     let (sha1, sha256) = (thumbprint(&header.x5t), thumbprint(&header.x5t_s256));
@@ -158,7 +158,7 @@ fn signing_certificate(
     });
     if let Some(credential) = registered {
         if credential.expires <= now {
-            return Err(key_refusal("The key used is expired", &credential.certificate));
+            return Err(assertion_key_error("The key used is expired", &credential.certificate));
         }
         return Ok(credential.certificate.clone());
     }
@@ -166,16 +166,16 @@ fn signing_certificate(
         (Some(trust), Some((leaf, others))) => {
             let authority = directory.authorities.get(&trust.authority);
             let anchor = authority.map(|authority| authority.certificate.as_slice());
-            chain::verify(leaf, others, anchor, &trust.subject, now)
-                .map_err(|problem| key_refusal(&problem.to_string(), leaf))?;
+            certificate_chain::verify_chain(leaf, others, anchor, &trust.subject, now)
+                .map_err(|problem| assertion_key_error(&problem.to_string(), leaf))?;
             Ok(leaf.clone())
         }
-        (Some(_), None) => Err(ASSERTION_KEY.because(
+        (Some(_), None) => Err(ASSERTION_KEY.with_description(
             "The certificate used to sign the client assertion is not registered on the \
              application. [Reason - The key was not found.] This principal is trusted by subject \
              name and issuer: the assertion must carry its chain in `x5c`.",
         )),
-        (None, _) => Err(ASSERTION_KEY.because(format!(
+        (None, _) => Err(ASSERTION_KEY.with_description(format!(
             "The certificate used to sign the client assertion is not registered on the \
              application. [Reason - The key was not found., Thumbprint of key used by client: '{}']",
             sha1.or(sha256).map(hex::encode_upper).unwrap_or_default()
@@ -183,8 +183,8 @@ fn signing_certificate(
     }
 }
 
-fn key_refusal(reason: &str, certificate: &[u8]) -> Refusal {
-    ASSERTION_KEY.because(format!(
+fn assertion_key_error(reason: &str, certificate: &[u8]) -> TokenServiceError {
+    ASSERTION_KEY.with_description(format!(
         "The certificate used to sign the client assertion is not accepted. [Reason - {reason}., \
          Thumbprint of key used by client: '{}']",
         hex::encode_upper(sha1_thumbprint(certificate))

@@ -4,27 +4,27 @@ use http::StatusCode;
 use lanyard_vocabulary::Cloud;
 use serde_json::{Value, json};
 
-use super::refusal::{INSTANCE_UNKNOWN, Refusal, TENANT_UNKNOWN};
-use crate::call::Call;
+use super::error::{INSTANCE_UNKNOWN, TokenServiceError, TENANT_UNKNOWN};
+use crate::operation_context::OperationContext;
 use crate::directory::Tenant;
 use crate::hosts;
-use crate::keys::KeyError;
-use crate::operations::Service;
-use crate::request::Reply;
-use crate::token::issuer;
+use crate::keys::RsaKeyError;
+use crate::operations::AzureService;
+use crate::request::ServiceReply;
+use crate::token::v1_issuer;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 /// Names that stand for any tenant in a path.
-pub(super) const TENANTLESS: [&str; 4] = ["common", "organizations", "consumers", "adfs"];
+pub(super) const TENANT_ALIASES: [&str; 4] = ["common", "organizations", "consumers", "adfs"];
 
 /// `GET /common/discovery/instance`: which hosts are one token service.
-pub(super) fn instance(call: &mut Call<'_>) -> Result<Reply, Refusal> {
+pub(super) fn get_instance_discovery(call: &mut OperationContext<'_>) -> Result<ServiceReply, TokenServiceError> {
     let asked = call.request.query("authorization_endpoint").unwrap_or_default();
     let url = url::Url::parse(asked).ok();
     let host = url.as_ref().and_then(url::Url::host_str).unwrap_or_default();
-    if hosts::site(host).is_none_or(|site| site.service != Service::Entra) {
-        return Err(INSTANCE_UNKNOWN.because(format!("Unknown or invalid instance '{host}'.")));
+    if hosts::endpoint_of_host(host).is_none_or(|site| site.service != AzureService::Entra) {
+        return Err(INSTANCE_UNKNOWN.with_description(format!("Unknown or invalid instance '{host}'.")));
     }
     let tenant = url.as_ref().and_then(|url| url.path_segments()?.next()).unwrap_or("common");
     let metadata: Vec<_> = Cloud::ALL
@@ -41,7 +41,7 @@ pub(super) fn instance(call: &mut Call<'_>) -> Result<Reply, Refusal> {
             })
         })
         .collect();
-    Ok(Reply::json(
+    Ok(ServiceReply::json(
         StatusCode::OK,
         &json!({
             "tenant_discovery_endpoint":
@@ -54,45 +54,45 @@ pub(super) fn instance(call: &mut Call<'_>) -> Result<Reply, Refusal> {
 
 /// The version of a discovery document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum EndpointVersion {
     /// `/oauth2/token`, `resource`.
-    One,
+    V1,
     /// `/oauth2/v2.0/token`, `scope`.
-    Two,
+    V2,
 }
 
 /// `GET /{tenant}[/v2.0]/.well-known/openid-configuration`.
-pub(super) fn configuration(call: &mut Call<'_>, version: Version) -> Result<Reply, Refusal> {
-    let named = call.parameter("tenant");
-    let tenant = if TENANTLESS.contains(&named.to_ascii_lowercase().as_str()) {
+pub(super) fn get_openid_configuration(call: &mut OperationContext<'_>, version: EndpointVersion) -> Result<ServiceReply, TokenServiceError> {
+    let named = call.path_parameter("tenant");
+    let tenant = if TENANT_ALIASES.contains(&named.to_ascii_lowercase().as_str()) {
         None
     } else {
         let tenant = call.world().directory.tenant(named);
         let unknown = || {
-            let mut refusal = tenant_unknown(named);
+            let mut refusal = tenant_unknown_error(named);
             refusal.code.error = "invalid_tenant";
             refusal
         };
         Some(tenant.ok_or_else(unknown)?)
     };
-    let cloud = call.site.cloud;
+    let cloud = call.endpoint.cloud;
     let host = &call.request.host;
     let id = tenant.map_or(named, |tenant| tenant.id.as_str());
     let base = format!("https://{host}/{id}");
     let canonical = cloud.endpoints().map_or(host.as_str(), |known| known.authority_host);
     let (oauth, keys) = match version {
-        Version::One => (format!("{base}/oauth2"), format!("https://{host}/{id}/discovery/keys")),
-        Version::Two => {
+        EndpointVersion::V1 => (format!("{base}/oauth2"), format!("https://{host}/{id}/discovery/keys")),
+        EndpointVersion::V2 => {
             (format!("{base}/oauth2/v2.0"), format!("https://{host}/{id}/discovery/v2.0/keys"))
         }
     };
     let issuer = match (version, tenant) {
-        (Version::One, Some(tenant)) => issuer(cloud, &tenant.id),
-        (Version::One, None) => "https://sts.windows.net/{tenantid}/".to_owned(),
-        (Version::Two, Some(tenant)) => format!("https://{canonical}/{}/v2.0", tenant.id),
-        (Version::Two, None) => format!("https://{canonical}/{{tenantid}}/v2.0"),
+        (EndpointVersion::V1, Some(tenant)) => v1_issuer(cloud, &tenant.id),
+        (EndpointVersion::V1, None) => "https://sts.windows.net/{tenantid}/".to_owned(),
+        (EndpointVersion::V2, Some(tenant)) => format!("https://{canonical}/{}/v2.0", tenant.id),
+        (EndpointVersion::V2, None) => format!("https://{canonical}/{{tenantid}}/v2.0"),
     };
-    Ok(Reply::json(
+    Ok(ServiceReply::json(
         StatusCode::OK,
         &json!({
             "token_endpoint": format!("{oauth}/token"),
@@ -112,29 +112,29 @@ pub(super) fn configuration(call: &mut Call<'_>, version: Version) -> Result<Rep
             "tenant_region_scope": "NA",
             "cloud_instance_name": canonical.strip_prefix("login.").unwrap_or(canonical),
             "cloud_graph_host_name": "graph.windows.net",
-            "msgraph_host": hosts::graph(cloud),
+            "msgraph_host": hosts::graph_host_of_cloud(cloud),
             "rbac_url": "https://pas.windows.net",
         }),
     ))
 }
 
 /// `GET /{tenant}/discovery[/v2.0]/keys`: the public parts of the signing keys, and no others.
-pub(super) fn keys(call: &mut Call<'_>) -> Result<Reply, Refusal> {
-    let named = call.parameter("tenant");
-    let tenantless = TENANTLESS.contains(&named.to_ascii_lowercase().as_str());
+pub(super) fn get_signing_keys(call: &mut OperationContext<'_>) -> Result<ServiceReply, TokenServiceError> {
+    let named = call.path_parameter("tenant");
+    let tenantless = TENANT_ALIASES.contains(&named.to_ascii_lowercase().as_str());
     let directory = &call.world().directory;
     let tenants: Vec<_> = if tenantless {
         directory.tenants.iter().collect()
     } else {
-        vec![directory.tenant(named).ok_or_else(|| tenant_unknown(named))?]
+        vec![directory.tenant(named).ok_or_else(|| tenant_unknown_error(named))?]
     };
-    let keys: Result<Vec<_>, _> = tenants.into_iter().map(web_key).collect();
-    let keys = keys.map_err(|error| super::refusal::INTERNAL.because(error.to_string()))?;
-    Ok(Reply::json(StatusCode::OK, &json!({ "keys": keys })))
+    let keys: Result<Vec<_>, _> = tenants.into_iter().map(signing_key_json).collect();
+    let keys = keys.map_err(|error| super::error::INTERNAL.with_description(error.to_string()))?;
+    Ok(ServiceReply::json(StatusCode::OK, &json!({ "keys": keys })))
 }
 
-fn web_key(tenant: &Tenant) -> Result<Value, KeyError> {
-    let (modulus, exponent) = tenant.key.jwk_parts()?;
+fn signing_key_json(tenant: &Tenant) -> Result<Value, RsaKeyError> {
+    let (modulus, exponent) = tenant.key.jwk_modulus_and_exponent()?;
     Ok(json!({
         "kty": "RSA",
         "use": "sig",
@@ -147,8 +147,8 @@ fn web_key(tenant: &Tenant) -> Result<Value, KeyError> {
 }
 
 /// The refusal of a tenant that the world does not have.
-pub(super) fn tenant_unknown(named: &str) -> Refusal {
-    TENANT_UNKNOWN.because(format!(
+pub(super) fn tenant_unknown_error(named: &str) -> TokenServiceError {
+    TENANT_UNKNOWN.with_description(format!(
         "Tenant '{named}' not found. Check to make sure you have the correct tenant ID and are \
          signing into the correct cloud."
     ))

@@ -7,81 +7,81 @@
 use jiff::Timestamp;
 
 use super::assertion::verify_lifetime;
-use super::refusal::{
+use super::error::{
     ASSERTION_KEY, ENTRA_ISSUED, FEDERATED_SUBJECT_CASE, ISSUER_UNREACHABLE, MALFORMED_ASSERTION,
     NO_FEDERATED_AUDIENCE, NO_FEDERATED_CREDENTIAL, NO_FEDERATED_ISSUER, NO_FEDERATED_SUBJECT,
-    Refusal,
+    TokenServiceError,
 };
-use crate::directory::{Directory, FederatedCredential};
+use crate::directory::{EntraDirectory, FederatedCredential};
 use crate::hosts;
-use crate::jose::{Algorithm, Token};
-use crate::operations::Service;
+use crate::jose::{AssertionAlgorithm, UnverifiedToken};
+use crate::operations::AzureService;
 
 /// Verifies a foreign token against the federated credentials of a principal.
-pub(super) fn verify_foreign_token(
-    token: &Token,
+pub(super) fn verify_federated_token(
+    token: &UnverifiedToken,
     credentials: &[FederatedCredential],
-    directory: &Directory,
+    directory: &EntraDirectory,
     now: Timestamp,
-) -> Result<(), Refusal> {
-    let issuer = token.text("iss").unwrap_or_default();
-    if is_entra(issuer) {
-        return Err(ENTRA_ISSUED.because(
+) -> Result<(), TokenServiceError> {
+    let issuer = token.text_claim("iss").unwrap_or_default();
+    if is_entra_issuer(issuer) {
+        return Err(ENTRA_ISSUED.with_description(
             "Tokens issued by Microsoft Entra ID may not be used for federated identity credential \
              flows to applications or managed identities registered in this tenant.",
         ));
     }
-    matching(token, issuer, credentials)?;
+    find_matching_credential(token, issuer, credentials)?;
     let trusted = directory.issuers.get(issuer).ok_or_else(|| {
-        ISSUER_UNREACHABLE.because(format!(
+        ISSUER_UNREACHABLE.with_description(format!(
             "Request to external OIDC endpoint failed: this world has no keys of the issuer \
              `{issuer}`."
         ))
     })?;
     if token.header.alg != "RS256" {
-        return Err(MALFORMED_ASSERTION.because("A federated token must be signed with RS256."));
+        return Err(MALFORMED_ASSERTION.with_description("A federated token must be signed with RS256."));
     }
     let key = trusted.public_der(token.header.kid.as_deref()).ok_or_else(|| {
-        ASSERTION_KEY.because(format!(
+        ASSERTION_KEY.with_description(format!(
             "The key that signed the federated token is not in the key set of `{issuer}`."
         ))
     })?;
-    if !token.is_signed_by(Algorithm::Rs256, &key) {
+    if !token.is_signed_by(AssertionAlgorithm::Rs256, &key) {
         return Err(ASSERTION_KEY
-            .because("The signature of the federated token is not that of its issuer's key."));
+            .with_description("The signature of the federated token is not that of its issuer's key."));
     }
     verify_lifetime(token, now)
 }
 
 /// Entra's own tokens could otherwise be exchanged in circles.
-fn is_entra(issuer: &str) -> bool {
+fn is_entra_issuer(issuer: &str) -> bool {
     let host = url::Url::parse(issuer).ok();
     let host = host.as_ref().and_then(url::Url::host_str).unwrap_or_default();
     host == "sts.chinacloudapi.cn"
         || host == "sts.microsoftonline.de"
-        || hosts::site(host).is_some_and(|site| site.service == Service::Entra)
+        || hosts::endpoint_of_host(host).is_some_and(|site| site.service == AzureService::Entra)
 }
 
-fn matching<'a>(
-    token: &Token,
+fn find_matching_credential<'a>(
+    token: &UnverifiedToken,
     issuer: &str,
     credentials: &'a [FederatedCredential],
-) -> Result<&'a FederatedCredential, Refusal> {
-    let subject = token.text("sub").unwrap_or_default();
+) -> Result<&'a FederatedCredential, TokenServiceError> {
+    let subject = token.text_claim("sub").unwrap_or_default();
     let audiences = token.audiences();
     let presented = format!(
         "assertion issuer '{issuer}', subject '{subject}', audience '{}'",
         audiences.join(", ")
     );
     if credentials.is_empty() {
-        return Err(NO_FEDERATED_CREDENTIAL.because(format!(
+        return Err(NO_FEDERATED_CREDENTIAL.with_description(format!(
             "No matching federated identity record found for presented assertion: the principal \
              has none. Presented: {presented}."
         )));
     }
     let of_issuer: Vec<_> = credentials.iter().filter(|known| known.issuer == issuer).collect();
     if of_issuer.is_empty() {
-        return Err(NO_FEDERATED_ISSUER.because(format!(
+        return Err(NO_FEDERATED_ISSUER.with_description(format!(
             "No matching federated identity record found for presented assertion issuer. \
              Presented: {presented}."
         )));
@@ -94,7 +94,7 @@ fn matching<'a>(
         } else {
             (NO_FEDERATED_SUBJECT, "")
         };
-        return Err(code.because(format!(
+        return Err(code.with_description(format!(
             "No matching federated identity record found for presented assertion subject. \
              Presented: {presented}.{note}"
         )));
@@ -104,7 +104,7 @@ fn matching<'a>(
         .find(|known| audiences.iter().any(|found| known.audiences.iter().any(|a| a == found)))
         .copied()
         .ok_or_else(|| {
-            NO_FEDERATED_AUDIENCE.because(format!(
+            NO_FEDERATED_AUDIENCE.with_description(format!(
                 "No matching federated identity record found for presented assertion audience. \
                  Presented: {presented}."
             ))

@@ -4,16 +4,16 @@ use serde_json::Value;
 use super::*;
 use crate::certificates::{days_after, sha1_thumbprint, sha256_thumbprint};
 use crate::directory::FederatedCredential;
-use crate::doors::Door;
+use crate::ingress::Ingress;
 use crate::keys::RsaKey;
 use crate::testing::*;
 
-fn registered() -> Vec<u8> {
-    world().directory.principals[0].certificates[0].certificate.clone()
+fn registered_certificate() -> Vec<u8> {
+    azure_with_test_principals().directory.principals[0].certificates[0].certificate.clone()
 }
 
-fn msi_leaf() -> Vec<u8> {
-    leaf(MSI_SUBJECT, &client_key(), (MSI_AUTHORITY, &authority_key()), (-1, 90))
+fn managed_identity_leaf() -> Vec<u8> {
+    signed_leaf_certificate(MSI_SUBJECT, &client_key(), (MSI_AUTHORITY, &authority_key()), (-1, 90))
 }
 
 fn pem(der: &[u8]) -> String {
@@ -23,27 +23,27 @@ fn pem(der: &[u8]) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-fn with(mut base: Value, name: &str, value: Value) -> Value {
+fn with_claim(mut base: Value, name: &str, value: Value) -> Value {
     base[name] = value;
     base
 }
 
-fn app_assertion(header: &Value, claims: &Value) -> Reply {
-    Probe::new(world()).assert(APP, &signed(header, claims, &client_key()))
+fn app_assertion(header: &Value, claims: &Value) -> ServiceReply {
+    EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(APP, &sign_token(header, claims, &client_key()))
 }
 
-fn s256() -> Value {
-    let thumbprint = URL_SAFE_NO_PAD.encode(sha256_thumbprint(&registered()));
+fn sha256_header() -> Value {
+    let thumbprint = URL_SAFE_NO_PAD.encode(sha256_thumbprint(&registered_certificate()));
     json!({ "alg": "PS256", "typ": "JWT", "x5t#S256": thumbprint })
 }
 
 #[test]
-fn every_form_of_assertion_that_clients_really_send_is_accepted() {
-    let leaf = registered();
+fn assertion_forms_sent_by_real_clients_are_accepted() {
+    let leaf = registered_certificate();
     let (sha1, sha256) = (sha1_thumbprint(&leaf), sha256_thumbprint(&leaf));
     let plain = assertion_claims(APP);
-    let now = f64::from(u32::try_from(epoch().as_second()).unwrap());
-    let mut floating = with(plain.clone(), "exp", json!(now + 600.75));
+    let now = f64::from(u32::try_from(start_time().as_second()).unwrap());
+    let mut floating = with_claim(plain.clone(), "exp", json!(now + 600.75));
     floating["iat"] = json!(now + 0.25);
     floating.as_object_mut().unwrap().remove("nbf");
     let folded = STANDARD
@@ -82,7 +82,7 @@ fn every_form_of_assertion_that_clients_really_send_is_accepted() {
             json!({ "alg": "RS256", "x5c": [pem(&leaf)] }),
             plain.clone(),
         ),
-        ("the specification: base64url SHA-256", s256(), plain.clone()),
+        ("the specification: base64url SHA-256", sha256_header(), plain.clone()),
         (
             "old clients: the thumbprint as kid in hexadecimal digits",
             json!({ "alg": "RS256", "kid": hex::encode_upper(&sha1) }),
@@ -91,12 +91,12 @@ fn every_form_of_assertion_that_clients_really_send_is_accepted() {
     ];
     for (name, header, claims) in cases {
         let reply = app_assertion(&header, &claims);
-        assert_eq!(reply.status, StatusCode::OK, "{name}: {}", body(&reply));
+        assert_eq!(reply.status, StatusCode::OK, "{name}: {}", reply_json(&reply));
     }
 }
 
 #[test]
-fn an_assertion_is_accepted_for_every_name_of_its_endpoint_and_for_no_other() {
+fn assertion_audience_may_be_any_name_of_its_endpoint_only() {
     let cases = [
         (LOGIN, format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/token"), None),
         (LOGIN, format!("https://{LOGIN}/{TENANT}/oauth2/token"), None),
@@ -133,34 +133,34 @@ fn an_assertion_is_accepted_for_every_name_of_its_endpoint_and_for_no_other() {
             Some(700_023),
         ),
     ];
-    let probe = Probe::new(world());
+    let probe = EngineFixture::new(azure_with_test_principals());
     for (host, audience, expected) in cases {
-        let claims = with(assertion_claims(APP), "aud", json!(audience));
-        let assertion = signed(&s256(), &claims, &client_key());
+        let claims = with_claim(assertion_claims(APP), "aud", json!(audience));
+        let assertion = sign_token(&sha256_header(), &claims, &client_key());
         let fields = [
             ("client_id", APP),
             ("client_assertion_type", JWT_BEARER),
             ("client_assertion", assertion.as_str()),
         ];
-        let reply = probe.token_at(host, TENANT, &fields);
-        assert_eq!(code(&reply), expected, "{host} {audience}");
+        let reply = probe.request_token_at_host(host, TENANT, &fields);
+        assert_eq!(aadsts_code(&reply), expected, "{host} {audience}");
     }
 }
 
 #[test]
-fn each_fault_of_an_assertion_has_its_code() {
-    let now = epoch().as_second();
+fn each_invalid_assertion_has_its_aadsts_code() {
+    let now = start_time().as_second();
     let good = assertion_claims(APP);
     let other = "22222222-0000-4000-8000-0000000000ff";
     let unknown_key = json!({ "alg": "PS256", "x5t#S256": URL_SAFE_NO_PAD.encode([7; 32]) });
-    let unsupported = with(s256(), "alg", json!("RS512"));
+    let unsupported = with_claim(sha256_header(), "alg", json!("RS512"));
     let broken_chain = json!({ "alg": "PS256", "x5c": ["%%%"] });
     let cases = [
-        ("sub of another", s256(), with(good.clone(), "sub", json!(other)), 700_021),
-        ("iss of another", s256(), with(good.clone(), "iss", json!(other)), 700_021),
-        ("expired", s256(), with(good.clone(), "exp", json!(now - 301)), 700_024),
-        ("not yet", s256(), with(good.clone(), "nbf", json!(now + 301)), 700_024),
-        ("no expiry", s256(), with(good.clone(), "exp", Value::Null), 50_027),
+        ("sub of another", sha256_header(), with_claim(good.clone(), "sub", json!(other)), 700_021),
+        ("iss of another", sha256_header(), with_claim(good.clone(), "iss", json!(other)), 700_021),
+        ("expired", sha256_header(), with_claim(good.clone(), "exp", json!(now - 301)), 700_024),
+        ("not yet", sha256_header(), with_claim(good.clone(), "nbf", json!(now + 301)), 700_024),
+        ("no expiry", sha256_header(), with_claim(good.clone(), "exp", Value::Null), 50_027),
         ("unknown thumbprint", unknown_key, good.clone(), 700_027),
         ("no key named", json!({ "alg": "PS256" }), good.clone(), 700_027),
         ("algorithm", unsupported, good.clone(), 50_027),
@@ -169,40 +169,40 @@ fn each_fault_of_an_assertion_has_its_code() {
     ];
     for (name, header, claims, expected) in cases {
         let reply = app_assertion(&header, &claims);
-        assert_eq!(code(&reply), Some(expected), "{name}: {}", body(&reply));
+        assert_eq!(aadsts_code(&reply), Some(expected), "{name}: {}", reply_json(&reply));
     }
-    let within_skew = with(good.clone(), "exp", json!(now - 299));
-    assert_eq!(code(&app_assertion(&s256(), &within_skew)), None);
-    let forged = signed(&s256(), &good, &foreign_key());
-    assert_eq!(code(&Probe::new(world()).assert(APP, &forged)), Some(700_027));
-    assert_eq!(code(&Probe::new(world()).assert(APP, "not.a-token")), Some(50_027));
+    let within_skew = with_claim(good.clone(), "exp", json!(now - 299));
+    assert_eq!(aadsts_code(&app_assertion(&sha256_header(), &within_skew)), None);
+    let forged = sign_token(&sha256_header(), &good, &untrusted_key());
+    assert_eq!(aadsts_code(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(APP, &forged)), Some(700_027));
+    assert_eq!(aadsts_code(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(APP, "not.a-token")), Some(50_027));
 }
 
 #[test]
-fn padding_of_one_algorithm_is_not_accepted_for_the_other() {
-    let pss = signed(&s256(), &assertion_claims(APP), &client_key());
+fn signature_padding_must_match_the_algorithm() {
+    let pss = sign_token(&sha256_header(), &assertion_claims(APP), &client_key());
     let (rest, signature) = pss.rsplit_once('.').unwrap();
     let claims = rest.split_once('.').unwrap().1;
-    let header = URL_SAFE_NO_PAD.encode(with(s256(), "alg", json!("RS256")).to_string());
+    let header = URL_SAFE_NO_PAD.encode(with_claim(sha256_header(), "alg", json!("RS256")).to_string());
     let swapped = format!("{header}.{claims}.{signature}");
-    assert_eq!(code(&Probe::new(world()).assert(APP, &swapped)), Some(700_027));
+    assert_eq!(aadsts_code(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(APP, &swapped)), Some(700_027));
 }
 
 #[test]
 fn a_certificate_outside_its_validity_is_refused_and_so_is_an_ended_registration() {
     for (validity, expected) in [((-90, -1), 1_000_502), ((1, 90), 1_000_502)] {
-        let mut world = world();
-        let leaf = self_signed("app", &client_key(), validity);
+        let mut world = azure_with_test_principals();
+        let leaf = self_signed_certificate("app", &client_key(), validity);
         let header =
             json!({ "alg": "PS256", "x5t#S256": URL_SAFE_NO_PAD.encode(sha256_thumbprint(&leaf)) });
         world.directory.principals[0].certificates[0].certificate = leaf;
-        let assertion = signed(&header, &assertion_claims(APP), &client_key());
-        assert_eq!(code(&Probe::new(world).assert(APP, &assertion)), Some(expected));
+        let assertion = sign_token(&header, &assertion_claims(APP), &client_key());
+        assert_eq!(aadsts_code(&EngineFixture::new(world).request_token_with_assertion(APP, &assertion)), Some(expected));
     }
-    let mut world = world();
-    world.directory.principals[0].certificates[0].expires = days_after(epoch(), -1);
-    let assertion = signed(&s256(), &assertion_claims(APP), &client_key());
-    assert_eq!(code(&Probe::new(world).assert(APP, &assertion)), Some(700_027));
+    let mut world = azure_with_test_principals();
+    world.directory.principals[0].certificates[0].expires = days_after(start_time(), -1);
+    let assertion = sign_token(&sha256_header(), &assertion_claims(APP), &client_key());
+    assert_eq!(aadsts_code(&EngineFixture::new(world).request_token_with_assertion(APP, &assertion)), Some(700_027));
 }
 
 fn msi_assertion(x5c: &[Vec<u8>], key: &RsaKey) -> String {
@@ -211,145 +211,145 @@ fn msi_assertion(x5c: &[Vec<u8>], key: &RsaKey) -> String {
     if !entries.is_empty() {
         header["x5c"] = json!(entries);
     }
-    signed(&header, &assertion_claims(MSI), key)
+    sign_token(&header, &assertion_claims(MSI), key)
 }
 
 /// What it is, the chain, and the code of the refusal.
 type ChainCase<'a> = (&'a str, Vec<Vec<u8>>, Option<u64>);
 
 #[test]
-fn a_managed_identity_is_trusted_by_subject_and_issuer_and_only_with_its_chain() {
-    let world = world();
+fn managed_identity_needs_trusted_subject_issuer_and_chain() {
+    let world = azure_with_test_principals();
     let root = world.directory.authorities[MSI_AUTHORITY].certificate.clone();
-    let probe = Probe::new(world);
-    let stranger = ("stranger", &foreign_key());
-    let impostor = (MSI_AUTHORITY, &foreign_key());
+    let probe = EngineFixture::new(world);
+    let stranger = ("stranger", &untrusted_key());
+    let impostor = (MSI_AUTHORITY, &untrusted_key());
     let of = |subject: &str, authority: (&str, &RsaKey), days: (i64, i64)| {
-        leaf(subject, &client_key(), authority, days)
+        signed_leaf_certificate(subject, &client_key(), authority, days)
     };
     let trusted = (MSI_AUTHORITY, &authority_key());
     let cases: [ChainCase<'_>; 9] = [
-        ("leaf and root", vec![msi_leaf(), root.clone()], None),
-        ("leaf alone, of the trusted authority", vec![msi_leaf()], None),
+        ("leaf and root", vec![managed_identity_leaf(), root.clone()], None),
+        ("leaf alone, of the trusted authority", vec![managed_identity_leaf()], None),
         ("no chain", vec![], Some(700_027)),
         ("another subject", vec![of("uamsi-other", trusted, (-1, 90))], Some(700_027)),
         ("another authority", vec![of(MSI_SUBJECT, stranger, (-1, 90))], Some(700_027)),
         ("an authority of the same name", vec![of(MSI_SUBJECT, impostor, (-1, 90))], Some(700_027)),
-        ("self-signed", vec![self_signed(MSI_SUBJECT, &client_key(), (-1, 90))], Some(700_027)),
+        ("self-signed", vec![self_signed_certificate(MSI_SUBJECT, &client_key(), (-1, 90))], Some(700_027)),
         ("expired leaf", vec![of(MSI_SUBJECT, trusted, (-90, -1))], Some(1_000_502)),
-        ("root first", vec![root, msi_leaf()], Some(700_027)),
+        ("root first", vec![root, managed_identity_leaf()], Some(700_027)),
     ];
     for (name, x5c, expected) in cases {
-        let reply = probe.assert(MSI, &msi_assertion(&x5c, &client_key()));
-        assert_eq!(code(&reply), expected, "{name}: {}", body(&reply));
+        let reply = probe.request_token_with_assertion(MSI, &msi_assertion(&x5c, &client_key()));
+        assert_eq!(aadsts_code(&reply), expected, "{name}: {}", reply_json(&reply));
     }
-    let forged = msi_assertion(&[msi_leaf()], &foreign_key());
-    assert_eq!(code(&probe.assert(MSI, &forged)), Some(700_027));
+    let forged = msi_assertion(&[managed_identity_leaf()], &untrusted_key());
+    assert_eq!(aadsts_code(&probe.request_token_with_assertion(MSI, &forged)), Some(700_027));
 }
 
 #[test]
-fn a_leaf_cannot_vouch_for_another_leaf() {
+fn leaf_certificate_cannot_sign_another_leaf() {
     // The middle certificate has the right key chain and is no authority.
-    let middle = leaf("middle", &foreign_key(), (MSI_AUTHORITY, &authority_key()), (-1, 90));
-    let end = leaf(MSI_SUBJECT, &client_key(), ("middle", &foreign_key()), (-1, 90));
-    let probe = Probe::new(world());
-    let reply = probe.assert(MSI, &msi_assertion(&[end, middle], &client_key()));
-    assert_eq!(code(&reply), Some(700_027));
+    let middle = signed_leaf_certificate("middle", &untrusted_key(), (MSI_AUTHORITY, &authority_key()), (-1, 90));
+    let end = signed_leaf_certificate(MSI_SUBJECT, &client_key(), ("middle", &untrusted_key()), (-1, 90));
+    let probe = EngineFixture::new(azure_with_test_principals());
+    let reply = probe.request_token_with_assertion(MSI, &msi_assertion(&[end, middle], &client_key()));
+    assert_eq!(aadsts_code(&reply), Some(700_027));
 }
 
 #[test]
-fn secrets_come_by_form_or_by_basic_and_are_compared_whole() {
-    let probe = Probe::new(world());
-    let form = |secret: &str| probe.token(&[("client_id", APP), ("client_secret", secret)]);
+fn client_secret_is_accepted_by_form_or_basic_and_compared_whole() {
+    let probe = EngineFixture::new(azure_with_test_principals());
+    let form = |secret: &str| probe.request_token(&[("client_id", APP), ("client_secret", secret)]);
     assert_eq!(form(SECRET).status, StatusCode::OK);
-    assert_eq!(code(&form("wrong")), Some(7_000_215));
-    assert_eq!(code(&form(&SECRET[1..])), Some(7_000_215));
+    assert_eq!(aadsts_code(&form("wrong")), Some(7_000_215));
+    assert_eq!(aadsts_code(&form(&SECRET[1..])), Some(7_000_215));
 
     let encoded: String = url::form_urlencoded::byte_serialize(SECRET.as_bytes()).collect();
     let header = format!("Basic {}", STANDARD.encode(format!("{APP}:{encoded}")));
-    let reply = probe.ask(
-        Door::Tunnel,
+    let reply = probe.send_request(
+        Ingress::Tunnel,
         &Method::POST,
         &format!("https://{LOGIN}/{DOMAIN}/oauth2/v2.0/token"),
         &[("authorization", &header)],
         "grant_type=client_credentials&scope=https%3A%2F%2Fvault.azure.net%2F.default",
     );
-    assert_eq!(reply.status, StatusCode::OK, "{}", body(&reply));
-    let token = body(&reply)["access_token"].as_str().unwrap().to_owned();
-    assert_eq!(claims(&token)["appidacr"], "1");
+    assert_eq!(reply.status, StatusCode::OK, "{}", reply_json(&reply));
+    let token = reply_json(&reply)["access_token"].as_str().unwrap().to_owned();
+    assert_eq!(token_claims(&token)["appidacr"], "1");
 
-    let mut expired = world();
-    expired.directory.principals[0].secrets[0].expires = epoch();
-    let reply = Probe::new(expired).token(&[("client_id", APP), ("client_secret", SECRET)]);
-    assert_eq!(code(&reply), Some(7_000_222));
+    let mut expired = azure_with_test_principals();
+    expired.directory.principals[0].secrets[0].expires = start_time();
+    let reply = EngineFixture::new(expired).request_token(&[("client_id", APP), ("client_secret", SECRET)]);
+    assert_eq!(aadsts_code(&reply), Some(7_000_222));
 }
 
 #[test]
-fn each_fault_of_a_token_request_has_its_code_status_and_error() {
-    let mut disabled = world();
+fn each_invalid_token_request_has_its_code_status_and_error() {
+    let mut disabled = azure_with_test_principals();
     disabled.directory.principals[0].enabled = false;
     let secret = ("client_secret", SECRET);
     let app = ("client_id", APP);
     let unknown = ("client_id", "22222222-0000-4000-8000-0000000000ff");
-    let good = Probe::new(world());
-    let cases: [(&str, Reply, u64, u16, &str); 12] = [
+    let good = EngineFixture::new(azure_with_test_principals());
+    let cases: [(&str, ServiceReply, u64, u16, &str); 12] = [
         (
             "tenant",
-            good.token_at(LOGIN, "nowhere.example", &[app, secret]),
+            good.request_token_at_host(LOGIN, "nowhere.example", &[app, secret]),
             90_002,
             400,
             "invalid_request",
         ),
-        ("common", good.token_at(LOGIN, "common", &[app, secret]), 50_059, 400, "invalid_request"),
-        ("application", good.token(&[unknown, secret]), 700_016, 400, "unauthorized_client"),
-        ("no application", good.token(&[secret]), 900_144, 400, "invalid_request"),
-        ("no credential", good.token(&[app]), 7_000_216, 401, "invalid_client"),
+        ("common", good.request_token_at_host(LOGIN, "common", &[app, secret]), 50_059, 400, "invalid_request"),
+        ("application", good.request_token(&[unknown, secret]), 700_016, 400, "unauthorized_client"),
+        ("no application", good.request_token(&[secret]), 900_144, 400, "invalid_request"),
+        ("no credential", good.request_token(&[app]), 7_000_216, 401, "invalid_client"),
         (
             "wrong secret",
-            good.token(&[app, ("client_secret", "x")]),
+            good.request_token(&[app, ("client_secret", "x")]),
             7_000_215,
             401,
             "invalid_client",
         ),
         (
             "disabled",
-            Probe::new(disabled).token(&[app, secret]),
+            EngineFixture::new(disabled).request_token(&[app, secret]),
             7_000_112,
             400,
             "unauthorized_client",
         ),
         (
             "resource",
-            post(&good, &[app, secret, ("scope", "https://example.com/.default")]),
+            post_token_request(&good, &[app, secret, ("scope", "https://example.com/.default")]),
             500_011,
             400,
             "invalid_resource",
         ),
         (
             "scope",
-            post(&good, &[app, secret, ("scope", "https://vault.azure.net/read")]),
+            post_token_request(&good, &[app, secret, ("scope", "https://vault.azure.net/read")]),
             1_002_012,
             400,
             "invalid_scope",
         ),
-        ("no scope", post(&good, &[app, secret]), 900_144, 400, "invalid_request"),
+        ("no scope", post_token_request(&good, &[app, secret]), 900_144, 400, "invalid_request"),
         (
             "another cloud's vaults",
-            post(&good, &[app, secret, ("scope", "https://vault.azure.cn/.default")]),
+            post_token_request(&good, &[app, secret, ("scope", "https://vault.azure.cn/.default")]),
             500_011,
             400,
             "invalid_resource",
         ),
         (
             "no assertion type",
-            good.token(&[app, ("client_assertion", "a.b.c")]),
+            good.request_token(&[app, ("client_assertion", "a.b.c")]),
             900_144,
             400,
             "invalid_request",
         ),
     ];
     for (name, reply, number, status, error) in cases {
-        let body = body(&reply);
+        let body = reply_json(&reply);
         assert_eq!(body["error_codes"], json!([number]), "{name}: {body}");
         assert_eq!(reply.status.as_u16(), status, "{name}");
         assert_eq!(body["error"], error, "{name}");
@@ -358,22 +358,22 @@ fn each_fault_of_a_token_request_has_its_code_status_and_error() {
         for field in ["timestamp", "trace_id", "correlation_id", "error_uri"] {
             assert!(body[field].is_string(), "{name}: {field}");
         }
-        assert_eq!(reply.reason.as_deref(), Some(format!("AADSTS{number}").as_str()), "{name}");
+        assert_eq!(reply.rejection_reason.as_deref(), Some(format!("AADSTS{number}").as_str()), "{name}");
     }
 }
 
-fn post(probe: &Probe, fields: &[(&str, &str)]) -> Reply {
+fn post_token_request(probe: &EngineFixture, fields: &[(&str, &str)]) -> ServiceReply {
     let body = url::form_urlencoded::Serializer::new(String::new())
         .append_pair("grant_type", "client_credentials")
         .extend_pairs(fields)
         .finish();
     let url = format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/token");
-    probe.ask(Door::Tunnel, &Method::POST, &url, &[], &body)
+    probe.send_request(Ingress::Tunnel, &Method::POST, &url, &[], &body)
 }
 
 #[test]
 fn grants_that_are_not_implemented_are_refused_as_unsupported() {
-    let probe = Probe::new(world());
+    let probe = EngineFixture::new(azure_with_test_principals());
     let url = format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/token");
     for grant in [
         "password",
@@ -382,24 +382,24 @@ fn grants_that_are_not_implemented_are_refused_as_unsupported() {
         "urn:ietf:params:oauth:grant-type:jwt-bearer",
     ] {
         let form = format!("grant_type={grant}&client_id={APP}&client_secret=x");
-        let reply = probe.ask(Door::Tunnel, &Method::POST, &url, &[], &form);
-        assert_eq!(body(&reply)["error"], "unsupported_grant_type", "{grant}");
+        let reply = probe.send_request(Ingress::Tunnel, &Method::POST, &url, &[], &form);
+        assert_eq!(reply_json(&reply)["error"], "unsupported_grant_type", "{grant}");
     }
-    assert_eq!(code(&probe.ask(Door::Tunnel, &Method::POST, &url, &[], "")), Some(900_144));
+    assert_eq!(aadsts_code(&probe.send_request(Ingress::Tunnel, &Method::POST, &url, &[], "")), Some(900_144));
 }
 
 #[test]
-fn an_access_token_says_what_azure_says_and_that_it_is_not_azure() {
-    let probe = Probe::new(world());
+fn access_token_has_azure_claims_and_an_emulator_marker() {
+    let probe = EngineFixture::new(azure_with_test_principals());
     let scope = "https://management.core.windows.net//.default";
-    let reply = post(&probe, &[("client_id", APP), ("client_secret", SECRET), ("scope", scope)]);
-    let reply = body(&reply);
+    let reply = post_token_request(&probe, &[("client_id", APP), ("client_secret", SECRET), ("scope", scope)]);
+    let reply = reply_json(&reply);
     assert_eq!(reply["token_type"], "Bearer");
     assert_eq!(reply["expires_in"], 3_599);
     assert!(reply.get("refresh_in").is_none());
     let token = reply["access_token"].as_str().unwrap();
-    let found = claims(token);
-    let now = epoch().as_second();
+    let found = token_claims(token);
+    let now = start_time().as_second();
     assert_eq!(found["aud"], "https://management.core.windows.net/");
     assert_eq!(found["iss"], format!("https://sts.windows.net/{TENANT}/"));
     assert_eq!(found["appid"], APP);
@@ -410,53 +410,53 @@ fn an_access_token_says_what_azure_says_and_that_it_is_not_azure() {
     assert_eq!(found["exp"], now + 3_599);
     assert_eq!(found["xms_emu"], "lanyard");
     assert!(found.get("xms_mirid").is_none());
-    let parsed = Token::parse(token).unwrap();
+    let parsed = UnverifiedToken::parse(token).unwrap();
     let public = tenant_key().public_der().unwrap();
-    assert!(parsed.is_signed_by(crate::jose::Algorithm::Rs256, &public));
+    assert!(parsed.is_signed_by(crate::jose::AssertionAlgorithm::Rs256, &public));
 }
 
 #[test]
 fn the_token_of_a_managed_identity_lives_a_day_and_names_its_resource() {
-    let assertion = msi_assertion(&[msi_leaf()], &client_key());
-    let reply = body(&Probe::new(world()).assert(MSI, &assertion));
+    let assertion = msi_assertion(&[managed_identity_leaf()], &client_key());
+    let reply = reply_json(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(MSI, &assertion));
     assert_eq!(reply["expires_in"], 86_399);
     assert_eq!(reply["refresh_in"], 43_199);
-    let found = claims(reply["access_token"].as_str().unwrap());
+    let found = token_claims(reply["access_token"].as_str().unwrap());
     let resource = found["xms_mirid"].as_str().unwrap();
     assert!(resource.ends_with("/userAssignedIdentities/msi"), "{resource}");
     assert_eq!(found["appidacr"], "2");
 }
 
 #[test]
-fn the_first_version_takes_a_resource_and_writes_numbers_as_texts() {
-    let probe = Probe::new(world());
+fn v1_endpoint_takes_resource_and_returns_numbers_as_strings() {
+    let probe = EngineFixture::new(azure_with_test_principals());
     let url = format!("https://{LOGIN}/{TENANT}/oauth2/token");
     let secret: String = url::form_urlencoded::byte_serialize(SECRET.as_bytes()).collect();
     let form = format!("grant_type=client_credentials&client_id={APP}&client_secret={secret}");
-    let reply = probe.ask(Door::Tunnel, &Method::POST, &url, &[], &form);
-    assert_eq!(code(&reply), Some(900_144));
+    let reply = probe.send_request(Ingress::Tunnel, &Method::POST, &url, &[], &form);
+    assert_eq!(aadsts_code(&reply), Some(900_144));
     let form = format!("{form}&resource=https://vault.azure.net");
-    let reply = body(&probe.ask(Door::Tunnel, &Method::POST, &url, &[], &form));
+    let reply = reply_json(&probe.send_request(Ingress::Tunnel, &Method::POST, &url, &[], &form));
     assert_eq!(reply["expires_in"], "3599");
-    assert_eq!(reply["expires_on"], (epoch().as_second() + 3_599).to_string());
+    assert_eq!(reply["expires_on"], (start_time().as_second() + 3_599).to_string());
     assert_eq!(reply["resource"], "https://vault.azure.net");
 }
 
-fn federated(header: &Value, claims: &Value, key: &RsaKey) -> Option<u64> {
-    code(&Probe::new(world()).assert(FEDERATED, &signed(header, claims, key)))
+fn request_federated_token(header: &Value, claims: &Value, key: &RsaKey) -> Option<u64> {
+    aadsts_code(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(FEDERATED, &sign_token(header, claims, key)))
 }
 
 #[test]
-fn a_foreign_token_stands_for_a_principal_only_if_all_of_it_matches() {
-    let now = epoch().as_second();
+fn federated_token_needs_matching_issuer_subject_and_audience() {
+    let now = start_time().as_second();
     let header = json!({ "alg": "RS256", "kid": "k1" });
     let good = json!({
         "iss": ISSUER, "sub": SUBJECT, "aud": ["openshift"], "nbf": now, "exp": now + 3_600,
     });
     let key = issuer_key();
-    assert_eq!(federated(&header, &good, &key), None);
-    assert_eq!(federated(&header, &with(good.clone(), "aud", json!("openshift")), &key), None);
-    assert_eq!(federated(&json!({ "alg": "RS256" }), &good, &key), None);
+    assert_eq!(request_federated_token(&header, &good, &key), None);
+    assert_eq!(request_federated_token(&header, &with_claim(good.clone(), "aud", json!("openshift")), &key), None);
+    assert_eq!(request_federated_token(&json!({ "alg": "RS256" }), &good, &key), None);
     let slash = format!("{ISSUER}/");
     let entra = format!("https://sts.windows.net/{TENANT}/");
     let v2 = format!("https://{LOGIN}/{TENANT}/v2.0");
@@ -472,25 +472,25 @@ fn a_foreign_token_stands_for_a_principal_only_if_all_of_it_matches() {
         ("nbf", json!(now + 301), 700_024),
     ];
     for (claim, value, expected) in cases {
-        let claims = with(good.clone(), claim, value.clone());
-        assert_eq!(federated(&header, &claims, &key), Some(expected), "{claim}={value}");
+        let claims = with_claim(good.clone(), claim, value.clone());
+        assert_eq!(request_federated_token(&header, &claims, &key), Some(expected), "{claim}={value}");
     }
-    assert_eq!(federated(&header, &good, &foreign_key()), Some(700_027));
+    assert_eq!(request_federated_token(&header, &good, &untrusted_key()), Some(700_027));
     let other_kid = json!({ "alg": "RS256", "kid": "k2" });
-    assert_eq!(federated(&other_kid, &good, &key), Some(700_027));
+    assert_eq!(request_federated_token(&other_kid, &good, &key), Some(700_027));
     let pss = json!({ "alg": "PS256", "kid": "k1" });
-    assert_eq!(federated(&pss, &good, &key), Some(50_027));
+    assert_eq!(request_federated_token(&pss, &good, &key), Some(50_027));
 }
 
 #[test]
 fn a_principal_without_federated_credentials_and_an_unknown_issuer_have_their_own_codes() {
-    let now = epoch().as_second();
+    let now = start_time().as_second();
     let header = json!({ "alg": "RS256", "kid": "k1" });
     let claims = json!({ "iss": ISSUER, "sub": SUBJECT, "aud": "openshift", "exp": now + 60 });
-    let assertion = signed(&header, &claims, &issuer_key());
-    assert_eq!(code(&Probe::new(world()).assert(APP, &assertion)), Some(70_021));
+    let assertion = sign_token(&header, &claims, &issuer_key());
+    assert_eq!(aadsts_code(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(APP, &assertion)), Some(70_021));
 
-    let mut unreachable = world();
+    let mut unreachable = azure_with_test_principals();
     let credential = FederatedCredential {
         name: "two".to_owned(),
         issuer: "https://gone.example".to_owned(),
@@ -498,16 +498,16 @@ fn a_principal_without_federated_credentials_and_an_unknown_issuer_have_their_ow
         audiences: vec!["openshift".to_owned()],
     };
     unreachable.directory.principals[2].federated_credentials.push(credential);
-    let claims = with(claims, "iss", json!("https://gone.example"));
-    let assertion = signed(&header, &claims, &issuer_key());
-    assert_eq!(code(&Probe::new(unreachable).assert(FEDERATED, &assertion)), Some(90_061));
+    let claims = with_claim(claims, "iss", json!("https://gone.example"));
+    let assertion = sign_token(&header, &claims, &issuer_key());
+    assert_eq!(aadsts_code(&EngineFixture::new(unreachable).request_token_with_assertion(FEDERATED, &assertion)), Some(90_061));
 }
 
 #[test]
-fn discovery_names_endpoints_of_the_asked_host_and_a_known_issuer() {
-    let probe = Probe::new(world());
+fn discovery_returns_endpoints_of_the_requested_host() {
+    let probe = EngineFixture::new(azure_with_test_principals());
     let document = |host: &str, path: &str| {
-        body(&probe.get(Door::Tunnel, &format!("https://{host}/{path}"), &[]))
+        reply_json(&probe.get(Ingress::Tunnel, &format!("https://{host}/{path}"), &[]))
     };
     let two = document(LOGIN, &format!("{DOMAIN}/v2.0/.well-known/openid-configuration"));
     assert_eq!(two["issuer"], format!("https://{LOGIN}/{TENANT}/v2.0"));
@@ -529,7 +529,7 @@ fn discovery_names_endpoints_of_the_asked_host_and_a_known_issuer() {
         let url = format!(
             "https://{LOGIN}/common/discovery/instance?api-version=1.1&authorization_endpoint=https://{host}/{TENANT}/oauth2/v2.0/authorize"
         );
-        body(&probe.get(Door::Tunnel, &url, &[]))
+        reply_json(&probe.get(Ingress::Tunnel, &url, &[]))
     };
     assert_eq!(instance("login.example")["error"], "invalid_instance");
     let found = instance(LOGIN);
@@ -539,9 +539,9 @@ fn discovery_names_endpoints_of_the_asked_host_and_a_known_issuer() {
 
 #[test]
 fn the_key_set_publishes_public_parts_only_and_verifies_tokens() {
-    let probe = Probe::new(world());
+    let probe = EngineFixture::new(azure_with_test_principals());
     for path in [format!("{TENANT}/discovery/v2.0/keys"), "common/discovery/keys".to_owned()] {
-        let set = body(&probe.get(Door::Tunnel, &format!("https://{LOGIN}/{path}"), &[]));
+        let set = reply_json(&probe.get(Ingress::Tunnel, &format!("https://{LOGIN}/{path}"), &[]));
         let key = set["keys"][0].as_object().unwrap();
         let mut names: Vec<_> = key.keys().map(String::as_str).collect();
         names.sort_unstable();

@@ -1,40 +1,40 @@
 use super::*;
-use crate::doors::{Door, IMDS_HOST};
-use crate::testing::{FEDERATED, MSI, Probe, body, claims, world};
+use crate::ingress::{Ingress, IMDS_HOST};
+use crate::testing::{FEDERATED, MSI, EngineFixture, reply_json, token_claims, azure_with_test_principals};
 
 const TRUE: (&str, &str) = ("metadata", "true");
 const TOKEN: &str = "metadata/identity/oauth2/token";
 
-fn ask(probe: &Probe, path: &str, headers: &[(&str, &str)]) -> Reply {
-    probe.get(Door::Proxy, &format!("http://{IMDS_HOST}/{path}"), headers)
+fn send_imds_request(probe: &EngineFixture, path: &str, headers: &[(&str, &str)]) -> ServiceReply {
+    probe.get(Ingress::Proxy, &format!("http://{IMDS_HOST}/{path}"), headers)
 }
 
 #[test]
 fn a_token_comes_with_every_value_as_text() {
-    let probe = Probe::new(world());
+    let probe = EngineFixture::new(azure_with_test_principals());
     for version in ["2018-02-01", "2019-08-01"] {
         let path =
             format!("{TOKEN}?api-version={version}&resource=https://management.core.windows.net/");
-        let reply = body(&ask(&probe, &path, &[("Metadata", "True")]));
+        let reply = reply_json(&send_imds_request(&probe, &path, &[("Metadata", "True")]));
         assert_eq!(reply["expires_in"], "86399");
         assert!(reply["expires_on"].as_str().unwrap().parse::<i64>().is_ok());
         assert!(reply["not_before"].is_string());
         assert_eq!(reply["resource"], "https://management.core.windows.net/");
         assert_eq!(reply["client_id"], MSI);
-        let found = claims(reply["access_token"].as_str().unwrap());
+        let found = token_claims(reply["access_token"].as_str().unwrap());
         assert_eq!(found["aud"], "https://management.core.windows.net/");
         assert!(found["tid"].is_string(), "az dies without it");
     }
 }
 
 /// What it is, the path, and the headers.
-type Misuse<'a> = (&'a str, String, Vec<(&'a str, &'a str)>);
+type InvalidImdsRequest<'a> = (&'a str, String, Vec<(&'a str, &'a str)>);
 
 #[test]
-fn every_misuse_is_refused_with_400() {
-    let probe = Probe::new(world());
+fn invalid_requests_are_rejected_with_400() {
+    let probe = EngineFixture::new(azure_with_test_principals());
     let good = format!("{TOKEN}?api-version=2018-02-01&resource=https://vault.azure.net");
-    let cases: [Misuse<'_>; 11] = [
+    let cases: [InvalidImdsRequest<'_>; 11] = [
         ("no header, as the probe of azidentity", good.clone(), vec![]),
         ("header of another value", good.clone(), vec![("metadata", "1")]),
         ("forwarded by a proxy", good.clone(), vec![TRUE, ("x-forwarded-for", "10.0.0.1")]),
@@ -60,23 +60,23 @@ fn every_misuse_is_refused_with_400() {
         ),
     ];
     for (name, path, headers) in cases {
-        let reply = ask(&probe, &path, &headers);
+        let reply = send_imds_request(&probe, &path, &headers);
         assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{name}");
-        assert!(body(&reply)["error_description"].is_string(), "{name}");
-        assert!(reply.reason.is_some(), "{name}");
+        assert!(reply_json(&reply)["error_description"].is_string(), "{name}");
+        assert!(reply.rejection_reason.is_some(), "{name}");
     }
 }
 
 #[test]
 fn the_identity_is_selected_by_any_of_its_ids() {
-    let mut world = world();
+    let mut world = azure_with_test_principals();
     let federated = world.directory.principals[2].clone();
     world.imds.assigned.push(federated.client_id);
-    let probe = Probe::new(world);
+    let probe = EngineFixture::new(world);
     let good = format!("{TOKEN}?api-version=2018-02-01&resource=https://vault.azure.net");
-    let ambiguous = ask(&probe, &good, &[TRUE]);
+    let ambiguous = send_imds_request(&probe, &good, &[TRUE]);
     assert_eq!(ambiguous.status, StatusCode::BAD_REQUEST);
-    let description = body(&ambiguous)["error_description"].as_str().unwrap().to_owned();
+    let description = reply_json(&ambiguous)["error_description"].as_str().unwrap().to_owned();
     assert!(description.starts_with("Multiple user assigned identities"), "{description}");
     let resource = federated.resource_id().unwrap().to_string().to_uppercase();
     for selector in [
@@ -86,34 +86,34 @@ fn the_identity_is_selected_by_any_of_its_ids() {
         format!("msi_res_id={resource}"),
         format!("mi_res_id={resource}"),
     ] {
-        let reply = ask(&probe, &format!("{good}&{selector}"), &[TRUE]);
-        assert_eq!(reply.status, StatusCode::OK, "{selector}: {}", body(&reply));
-        assert_eq!(body(&reply)["client_id"], FEDERATED, "{selector}");
+        let reply = send_imds_request(&probe, &format!("{good}&{selector}"), &[TRUE]);
+        assert_eq!(reply.status, StatusCode::OK, "{selector}: {}", reply_json(&reply));
+        assert_eq!(reply_json(&reply)["client_id"], FEDERATED, "{selector}");
     }
 }
 
 #[test]
 fn a_disabled_or_absent_identity_gets_no_token() {
     let good = format!("{TOKEN}?api-version=2018-02-01&resource=https://vault.azure.net");
-    let mut disabled = world();
+    let mut disabled = azure_with_test_principals();
     disabled.directory.principals[1].enabled = false;
-    let reply = ask(&Probe::new(disabled), &good, &[TRUE]);
-    assert_eq!(reply.reason.as_deref(), Some("AADSTS7000112"));
-    let mut gone = world();
+    let reply = send_imds_request(&EngineFixture::new(disabled), &good, &[TRUE]);
+    assert_eq!(reply.rejection_reason.as_deref(), Some("AADSTS7000112"));
+    let mut gone = azure_with_test_principals();
     gone.directory.principals.remove(1);
-    let reply = ask(&Probe::new(gone), &good, &[TRUE]);
-    assert_eq!(body(&reply)["error_description"], "Identity not found");
+    let reply = send_imds_request(&EngineFixture::new(gone), &good, &[TRUE]);
+    assert_eq!(reply_json(&reply)["error_description"], "Identity not found");
 }
 
 #[test]
-fn the_machine_is_described_and_nothing_else_is_pretended() {
-    let probe = Probe::new(world());
+fn instance_metadata_contains_only_the_machine() {
+    let probe = EngineFixture::new(azure_with_test_principals());
     let path = "metadata/instance/compute?api-version=2021-02-01";
-    let compute = body(&ask(&probe, path, &[TRUE]));
+    let compute = reply_json(&send_imds_request(&probe, path, &[TRUE]));
     assert_eq!(compute["location"], "eastus");
     let path = "metadata/instance/compute/location?api-version=2021-02-01&format=text";
-    assert_eq!(ask(&probe, path, &[TRUE]).body, "eastus");
-    assert_eq!(ask(&probe, path, &[]).status, StatusCode::BAD_REQUEST);
-    let attested = ask(&probe, "metadata/attested/document?api-version=2021-02-01", &[TRUE]);
+    assert_eq!(send_imds_request(&probe, path, &[TRUE]).body, "eastus");
+    assert_eq!(send_imds_request(&probe, path, &[]).status, StatusCode::BAD_REQUEST);
+    let attested = send_imds_request(&probe, "metadata/attested/document?api-version=2021-02-01", &[TRUE]);
     assert_eq!(attested.status, StatusCode::NOT_IMPLEMENTED);
 }

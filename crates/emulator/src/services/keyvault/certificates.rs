@@ -5,24 +5,24 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use super::kind::{GET_CERTIFICATE, LIST_CERTIFICATES, ObjectKind, Right};
-use super::objects::{Kept, attributes, object_id, version_id};
-use super::shelf::{Shelf, Version};
-use super::vault::{CertificateContent, Vault};
+use super::object_kind::{GET_CERTIFICATE, LIST_CERTIFICATES, KeyVaultObjectKind, VaultPermission};
+use super::objects::{StoredObject, attributes_json, object_id, version_id};
+use super::object_store::{VersionedObjectStore, StoredObjectVersion};
+use super::vault::{CertificateContent, EmulatedVault};
 
-impl Kept for CertificateContent {
-    const KIND: ObjectKind = ObjectKind::Certificate;
-    const GET: Right = GET_CERTIFICATE;
-    const LIST: Right = LIST_CERTIFICATES;
+impl StoredObject for CertificateContent {
+    const KIND: KeyVaultObjectKind = KeyVaultObjectKind::Certificate;
+    const GET: VaultPermission = GET_CERTIFICATE;
+    const LIST: VaultPermission = LIST_CERTIFICATES;
 
-    fn shelf(vault: &Vault) -> &Shelf<Self> {
+    fn object_store(vault: &EmulatedVault) -> &VersionedObjectStore<Self> {
         &vault.certificates
     }
 
-    fn bundle(vault: &Vault, name: &str, version: &Version<Self>) -> Value {
-        let (url, id) = (vault.url(), &version.id);
+    fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>) -> Value {
+        let (url, id) = (vault.base_url(), &version.id);
         let content = &version.content;
-        let mut bundle = Self::item(version_id(vault, name, version), vault, version);
+        let mut bundle = Self::item_json(version_id(vault, name, version), vault, version);
         bundle["kid"] = json!(format!("{url}/keys/{name}/{id}"));
         bundle["sid"] = json!(format!("{url}/secrets/{name}/{id}"));
         bundle["cer"] = json!(STANDARD.encode(&content.der));
@@ -37,13 +37,13 @@ impl Kept for CertificateContent {
         bundle
     }
 
-    fn item(id: String, vault: &Vault, version: &Version<Self>) -> Value {
+    fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value {
         let thumbprint = digest(&SHA1_FOR_LEGACY_USE_ONLY, &version.content.der);
         let mut item = json!({
             "id": id,
             "x5t": URL_SAFE_NO_PAD.encode(thumbprint),
             "subject": version.content.subject,
-            "attributes": attributes(version.attributes, vault),
+            "attributes": attributes_json(version.attributes, vault),
         });
         if !version.tags.is_empty() {
             item["tags"] = json!(version.tags);

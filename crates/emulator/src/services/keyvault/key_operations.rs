@@ -8,84 +8,84 @@ use serde::Deserialize;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::gate::{enter, refuse};
-use super::keys::{KeyOperation, permitted};
-use super::kind::{DECRYPT, ENCRYPT, ObjectKind, Right, UNWRAP, WRAP};
-use super::objects::{requested, version_id};
-use super::refusal::{KeyRestriction, Refusal};
-use super::secrets::{bad, body};
-use super::shelf::Attributes;
-use super::vault::VaultKey;
-use crate::call::Call;
-use crate::keys::{KeyError, Padding, RsaKey, SecretText};
-use crate::request::Reply;
+use super::access::{authorize_call, store_error_reply};
+use super::keys::{VaultCryptoOperation, permitted_operations};
+use super::object_kind::{DECRYPT, ENCRYPT, KeyVaultObjectKind, VaultPermission, UNWRAP, WRAP};
+use super::objects::{requested_name_and_version, version_id};
+use super::error::{KeyRestriction, VaultServiceError};
+use super::secrets::{bad_parameter_reply, parse_body};
+use super::object_store::StoredObjectAttributes;
+use super::vault::StoredVaultKey;
+use crate::operation_context::OperationContext;
+use crate::keys::{RsaKeyError, RsaPadding, RsaKey, RedactedText};
+use crate::request::ServiceReply;
 
 #[derive(Deserialize)]
-struct OperationBody {
+struct CryptoOperationBody {
     alg: Option<String>,
-    value: Option<SecretText>,
+    value: Option<RedactedText>,
 }
 
 /// `POST /keys/{name}[/{version}]/encrypt`.
-pub(super) fn encrypt(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    operate(call, KeyOperation::Encrypt, ENCRYPT)
+pub(super) fn encrypt_value(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    run_crypto_operation(call, VaultCryptoOperation::Encrypt, ENCRYPT)
 }
 
 /// `POST /keys/{name}[/{version}]/decrypt`.
-pub(super) fn decrypt(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    operate(call, KeyOperation::Decrypt, DECRYPT)
+pub(super) fn decrypt_value(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    run_crypto_operation(call, VaultCryptoOperation::Decrypt, DECRYPT)
 }
 
 /// `POST /keys/{name}[/{version}]/wrapkey`.
-pub(super) fn wrap(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    operate(call, KeyOperation::WrapKey, WRAP)
+pub(super) fn wrap_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    run_crypto_operation(call, VaultCryptoOperation::WrapKey, WRAP)
 }
 
 /// `POST /keys/{name}[/{version}]/unwrapkey`.
-pub(super) fn unwrap(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    operate(call, KeyOperation::UnwrapKey, UNWRAP)
+pub(super) fn unwrap_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    run_crypto_operation(call, VaultCryptoOperation::UnwrapKey, UNWRAP)
 }
 
-fn operate(call: &mut Call<'_>, operation: KeyOperation, right: Right) -> Result<Reply, Reply> {
-    let (name, version) = requested(call);
-    let found = enter(call, right).map(|vault| {
+fn run_crypto_operation(call: &mut OperationContext<'_>, operation: VaultCryptoOperation, right: VaultPermission) -> Result<ServiceReply, ServiceReply> {
+    let (name, version) = requested_name_and_version(call);
+    let found = authorize_call(call, right).map(|vault| {
         vault.keys.version(&name, version.as_deref()).map(|(object, held)| {
-            let restriction = restriction(&held.content, held.attributes, operation);
+            let restriction = key_restriction(&held.content, held.attributes, operation);
             let kid = version_id(vault, &object.name, held);
             (restriction, held.content.key.clone(), kid)
         })
     })?;
-    let (restriction, key, kid) = found.map_err(|it| refuse(it, ObjectKind::Key, call))?;
+    let (restriction, key, kid) = found.map_err(|it| store_error_reply(it, KeyVaultObjectKind::Key, call))?;
     if let Some(because) = restriction(call.now) {
-        return Err(Refusal::Forbidden { operation: operation.name(), because }.reply());
+        return Err(VaultServiceError::KeyOperationForbidden { operation: operation.name(), restriction: because }.to_reply());
     }
     // A key of a curve has no such operation, so it did not come this far.
-    let VaultKey::Rsa(key) = key else {
+    let StoredVaultKey::Rsa(key) = key else {
         let because = KeyRestriction::NotPermitted;
-        return Err(Refusal::Forbidden { operation: operation.name(), because }.reply());
+        return Err(VaultServiceError::KeyOperationForbidden { operation: operation.name(), restriction: because }.to_reply());
     };
-    let OperationBody { alg, value } = body(call)?;
-    let alg = alg.ok_or_else(|| bad("`alg` is missing".to_owned()))?;
-    let padding = Padding::of_algorithm(&alg)
-        .ok_or_else(|| bad(format!("`alg` `{alg}` is none of RSA-OAEP-256, RSA-OAEP, RSA1_5")))?;
-    let value = value.ok_or_else(|| bad("`value` is missing".to_owned()))?;
+    let CryptoOperationBody { alg, value } = parse_body(call)?;
+    let alg = alg.ok_or_else(|| bad_parameter_reply("`alg` is missing".to_owned()))?;
+    let padding = RsaPadding::from_jwe_algorithm(&alg)
+        .ok_or_else(|| bad_parameter_reply(format!("`alg` `{alg}` is none of RSA-OAEP-256, RSA-OAEP, RSA1_5")))?;
+    let value = value.ok_or_else(|| bad_parameter_reply("`value` is missing".to_owned()))?;
     let input = URL_SAFE_NO_PAD
         .decode(value.expose())
         .map(Zeroizing::new)
-        .map_err(|_malformed| bad("`value` is not base64url without padding".to_owned()))?;
-    let output = apply(&key, padding, &input, operation)?;
+        .map_err(|_malformed| bad_parameter_reply("`value` is not base64url without padding".to_owned()))?;
+    let output = transform_value(&key, padding, &input, operation)?;
     let value = Zeroizing::new(URL_SAFE_NO_PAD.encode(&*output));
-    Ok(Reply::json(StatusCode::OK, &json!({ "kid": kid, "value": &*value })))
+    Ok(ServiceReply::json(StatusCode::OK, &json!({ "kid": kid, "value": &*value })))
 }
 
 /// What keeps a key from an operation, as a question of time. What an expired key protected can
 /// still be read, as at the service.
-fn restriction(
+fn key_restriction(
     content: &super::vault::KeyContent,
-    attributes: Attributes,
-    operation: KeyOperation,
+    attributes: StoredObjectAttributes,
+    operation: VaultCryptoOperation,
 ) -> impl Fn(Timestamp) -> Option<KeyRestriction> + use<> {
-    let is_permitted = permitted(content).any(|known| known == operation.name());
+    let is_permitted = permitted_operations(content).any(|known| known == operation.name());
     move |now| {
         if !attributes.enabled {
             return Some(KeyRestriction::Disabled);
@@ -93,7 +93,7 @@ fn restriction(
         if !is_permitted {
             return Some(KeyRestriction::NotPermitted);
         }
-        if !operation.protects() {
+        if !operation.produces_ciphertext() {
             return None;
         }
         let is_early = attributes.not_before.is_some_and(|from| now < from);
@@ -106,26 +106,26 @@ fn restriction(
     }
 }
 
-fn apply(
+fn transform_value(
     key: &RsaKey,
-    padding: Padding,
+    padding: RsaPadding,
     input: &[u8],
-    operation: KeyOperation,
-) -> Result<Zeroizing<Vec<u8>>, Reply> {
-    let output = if operation.protects() {
+    operation: VaultCryptoOperation,
+) -> Result<Zeroizing<Vec<u8>>, ServiceReply> {
+    let output = if operation.produces_ciphertext() {
         key.encrypt(padding, input).map(|output| output.map(Zeroizing::new))
     } else {
         key.decrypt(padding, input)
     };
-    let unreadable = |error: KeyError| {
-        Reply::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).because("key unreadable")
+    let unreadable = |error: RsaKeyError| {
+        ServiceReply::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).with_rejection_reason("key unreadable")
     };
     output.map_err(unreadable)?.ok_or_else(|| {
-        let problem = if operation.protects() {
+        let problem = if operation.produces_ciphertext() {
             "`value` is longer than this key and `alg` take"
         } else {
             "`value` was not made with this key and `alg`"
         };
-        bad(problem.to_owned())
+        bad_parameter_reply(problem.to_owned())
     })
 }

@@ -7,24 +7,24 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::gate::{enter, entered_mut, refuse};
-use super::kind::{CREATE_KEY, GET_KEY, IMPORT_KEY, LIST_KEYS, ObjectKind, Right, UPDATE_KEY};
-use super::objects::{Kept, attributes, requested, version_id};
-use super::secrets::{AttributesBody, bad, body};
-use super::shelf::{Attributes, Shelf, ShelfProblem, Version};
-use super::vault::{CurvePoint, KeyContent, Vault, VaultKey};
-use crate::call::Call;
-use crate::keys::{KeyError, RsaKey, RsaNumbers};
-use crate::request::Reply;
+use super::access::{authorize_call, authorized_vault_mut, store_error_reply};
+use super::object_kind::{CREATE_KEY, GET_KEY, IMPORT_KEY, LIST_KEYS, KeyVaultObjectKind, VaultPermission, UPDATE_KEY};
+use super::objects::{StoredObject, attributes_json, requested_name_and_version, version_id};
+use super::secrets::{ObjectAttributesBody, bad_parameter_reply, parse_body};
+use super::object_store::{StoredObjectAttributes, VersionedObjectStore, ObjectStoreError, StoredObjectVersion};
+use super::vault::{EllipticCurvePoint, KeyContent, EmulatedVault, StoredVaultKey};
+use crate::operation_context::OperationContext;
+use crate::keys::{RsaKeyError, RsaKey, RsaJwkComponents};
+use crate::request::ServiceReply;
 
-const OPERATIONS: [&str; 6] = ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"];
+const KEY_OPERATIONS: [&str; 6] = ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"];
 
 /// Which of them a key of a curve has.
-const SIGNATURES: Range<usize> = 2..4;
+const SIGNATURE_OPERATIONS: Range<usize> = 2..4;
 
 /// What a key can be used for here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeyOperation {
+pub(super) enum VaultCryptoOperation {
     /// `encrypt`.
     Encrypt,
     /// `decrypt`.
@@ -35,7 +35,7 @@ pub(super) enum KeyOperation {
     UnwrapKey,
 }
 
-impl KeyOperation {
+impl VaultCryptoOperation {
     /// The name in `key_ops`.
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -47,16 +47,16 @@ impl KeyOperation {
     }
 
     /// Whether it makes something unreadable: an expired key does that no more.
-    pub(super) const fn protects(self) -> bool {
+    pub(super) const fn produces_ciphertext(self) -> bool {
         matches!(self, Self::Encrypt | Self::WrapKey)
     }
 }
 
 /// The operations that a key may be used for.
-pub(super) fn permitted(content: &KeyContent) -> impl Iterator<Item = &str> {
+pub(super) fn permitted_operations(content: &KeyContent) -> impl Iterator<Item = &str> {
     let of_kind = match content.key {
-        VaultKey::Rsa(_) => &OPERATIONS[..],
-        VaultKey::Curve(_) => &OPERATIONS[SIGNATURES],
+        StoredVaultKey::Rsa(_) => &KEY_OPERATIONS[..],
+        StoredVaultKey::Curve(_) => &KEY_OPERATIONS[SIGNATURE_OPERATIONS],
     };
     let chosen = content.operations.as_deref();
     of_kind
@@ -66,123 +66,123 @@ pub(super) fn permitted(content: &KeyContent) -> impl Iterator<Item = &str> {
 }
 
 /// Where the key of a new version comes from.
-pub(crate) enum KeyMaterial<'a> {
+pub(crate) enum NewKeyMaterial<'a> {
     /// It is made, with so many bits.
-    Made(u32),
+    Generate(u32),
     /// It is given.
-    Given(&'a RsaNumbers),
+    Import(&'a RsaJwkComponents),
 }
 
 /// A new version of a key.
-pub(crate) struct KeyBirth<'a> {
+pub(crate) struct NewKeyVersion<'a> {
     /// The name.
     pub(crate) name: &'a str,
     /// The version.
     pub(crate) id: String,
     /// The key.
-    pub(crate) material: KeyMaterial<'a>,
+    pub(crate) material: NewKeyMaterial<'a>,
     /// What it may be used for.
     pub(crate) operations: Option<Vec<String>>,
     /// Attributes.
-    pub(crate) attributes: Attributes,
+    pub(crate) attributes: StoredObjectAttributes,
     /// Tags.
     pub(crate) tags: BTreeMap<String, String>,
 }
 
-impl KeyBirth<'_> {
+impl NewKeyVersion<'_> {
     /// The version as it will lie on the shelf.
     ///
     /// # Errors
     /// If there can be no such key.
-    pub(crate) fn version(self) -> Result<Version<KeyContent>, KeyError> {
+    pub(crate) fn into_version(self) -> Result<StoredObjectVersion<KeyContent>, RsaKeyError> {
         let key = match self.material {
-            KeyMaterial::Made(bits) => RsaKey::generate_sized(bits)?,
-            KeyMaterial::Given(numbers) => RsaKey::from_numbers(numbers)?,
+            NewKeyMaterial::Generate(bits) => RsaKey::generate_sized(bits)?,
+            NewKeyMaterial::Import(numbers) => RsaKey::from_jwk_components(numbers)?,
         };
         let (id, attributes, tags) = (self.id, self.attributes, self.tags);
         let content = KeyContent { key: key.into(), managed: false, operations: self.operations };
-        Ok(Version { id, attributes, tags, content })
+        Ok(StoredObjectVersion { id, attributes, tags, content })
     }
 }
 
 #[derive(Deserialize)]
-struct CreateBody {
+struct CreateKeyBody {
     kty: Option<String>,
     key_size: Option<u32>,
     key_ops: Option<Vec<String>>,
     #[serde(default)]
-    attributes: AttributesBody,
+    attributes: ObjectAttributesBody,
     #[serde(default)]
     tags: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
-struct ImportBody {
-    key: Option<ImportedKey>,
+struct ImportKeyBody {
+    key: Option<ImportedJsonWebKey>,
     #[serde(default)]
-    attributes: AttributesBody,
+    attributes: ObjectAttributesBody,
     #[serde(default)]
     tags: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
-struct ImportedKey {
+struct ImportedJsonWebKey {
     kty: Option<String>,
     key_ops: Option<Vec<String>>,
     #[serde(flatten)]
-    numbers: RsaNumbers,
+    numbers: RsaJwkComponents,
 }
 
 #[derive(Deserialize)]
-struct UpdateBody {
+struct UpdateKeyBody {
     key_ops: Option<Vec<String>>,
-    attributes: Option<AttributesBody>,
+    attributes: Option<ObjectAttributesBody>,
     tags: Option<BTreeMap<String, String>>,
 }
 
 /// `POST /keys/{name}/create`: a new version.
-pub(super) fn create(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let (name, _) = requested(call);
-    enter(call, CREATE_KEY)?;
-    let asked: CreateBody = body(call)?;
+pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    authorize_call(call, CREATE_KEY)?;
+    let asked: CreateKeyBody = parse_body(call)?;
     require_rsa(asked.kty.as_deref())?;
-    let birth = KeyBirth {
+    let birth = NewKeyVersion {
         name: &name,
-        id: call.ids.hex32(),
-        material: KeyMaterial::Made(asked.key_size.unwrap_or(DEFAULT_BITS)),
-        operations: known_operations(asked.key_ops)?,
-        attributes: asked.attributes.apply(Attributes::new(call.now), call.now)?,
+        id: call.ids.next_hex32(),
+        material: NewKeyMaterial::Generate(asked.key_size.unwrap_or(DEFAULT_BITS)),
+        operations: require_known_operations(asked.key_ops)?,
+        attributes: asked.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?,
         tags: asked.tags,
     };
-    add(call, birth)
+    add_key_version(call, birth)
 }
 
 /// `PUT /keys/{name}`: a new version with a key from elsewhere.
-pub(super) fn import(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let (name, _) = requested(call);
-    enter(call, IMPORT_KEY)?;
-    let asked: ImportBody = body(call)?;
-    let key = asked.key.ok_or_else(|| bad("`key` is missing".to_owned()))?;
+pub(super) fn import_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    authorize_call(call, IMPORT_KEY)?;
+    let asked: ImportKeyBody = parse_body(call)?;
+    let key = asked.key.ok_or_else(|| bad_parameter_reply("`key` is missing".to_owned()))?;
     require_rsa(key.kty.as_deref())?;
-    let birth = KeyBirth {
+    let birth = NewKeyVersion {
         name: &name,
-        id: call.ids.hex32(),
-        material: KeyMaterial::Given(&key.numbers),
-        operations: known_operations(key.key_ops)?,
-        attributes: asked.attributes.apply(Attributes::new(call.now), call.now)?,
+        id: call.ids.next_hex32(),
+        material: NewKeyMaterial::Import(&key.numbers),
+        operations: require_known_operations(key.key_ops)?,
+        attributes: asked.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?,
         tags: asked.tags,
     };
-    add(call, birth)
+    add_key_version(call, birth)
 }
 
 /// `PATCH /keys/{name}[/{version}]`: attributes, operations, tags.
-pub(super) fn update(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let (name, version) = requested(call);
-    enter(call, UPDATE_KEY)?;
-    let asked: UpdateBody = body(call)?;
-    let operations = known_operations(asked.key_ops)?;
+pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (name, version) = requested_name_and_version(call);
+    authorize_call(call, UPDATE_KEY)?;
+    let asked: UpdateKeyBody = parse_body(call)?;
+    let operations = require_known_operations(asked.key_ops)?;
     let now = call.now;
-    let vault = entered_mut(call)?;
+    let vault = authorized_vault_mut(call)?;
     let changed = match vault.keys.version_mut(&name, version.as_deref()) {
         Ok(held) => {
             held.attributes = asked.attributes.unwrap_or_default().apply(held.attributes, now)?;
@@ -198,37 +198,37 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Reply, Reply> {
     };
     match changed {
         Ok((object, version)) => {
-            Ok(Reply::json(StatusCode::OK, &KeyContent::bundle(vault, &object.name, version)))
+            Ok(ServiceReply::json(StatusCode::OK, &KeyContent::bundle_json(vault, &object.name, version)))
         }
-        Err(problem) => Err(refuse(problem, ObjectKind::Key, call)),
+        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
     }
 }
 
-fn add(call: &mut Call<'_>, birth: KeyBirth<'_>) -> Result<Reply, Reply> {
+fn add_key_version(call: &mut OperationContext<'_>, birth: NewKeyVersion<'_>) -> Result<ServiceReply, ServiceReply> {
     let name = birth.name;
-    let version = birth.version().map_err(|error| bad(format!("{error}")))?;
-    let vault = entered_mut(call)?;
-    let pushed = vault.keys.push(name, version).map_err(ShelfProblem::from);
+    let version = birth.into_version().map_err(|error| bad_parameter_reply(format!("{error}")))?;
+    let vault = authorized_vault_mut(call)?;
+    let pushed = vault.keys.push_version(name, version).map_err(ObjectStoreError::from);
     match pushed.and_then(|()| vault.keys.version(name, None)) {
         Ok((object, version)) => {
-            Ok(Reply::json(StatusCode::OK, &KeyContent::bundle(vault, &object.name, version)))
+            Ok(ServiceReply::json(StatusCode::OK, &KeyContent::bundle_json(vault, &object.name, version)))
         }
-        Err(problem) => Err(refuse(problem, ObjectKind::Key, call)),
+        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
     }
 }
 
-fn require_rsa(kind: Option<&str>) -> Result<(), Reply> {
+fn require_rsa(kind: Option<&str>) -> Result<(), ServiceReply> {
     match kind {
         Some("RSA") => Ok(()),
-        Some(kind) => Err(bad(format!("`kty` `{kind}`: this world makes software RSA keys only"))),
-        None => Err(bad("`kty` is missing".to_owned())),
+        Some(kind) => Err(bad_parameter_reply(format!("`kty` `{kind}`: this world makes software RSA keys only"))),
+        None => Err(bad_parameter_reply("`kty` is missing".to_owned())),
     }
 }
 
-fn known_operations(asked: Option<Vec<String>>) -> Result<Option<Vec<String>>, Reply> {
-    let unknown = asked.iter().flatten().find(|it| !OPERATIONS.contains(&it.as_str()));
+fn require_known_operations(asked: Option<Vec<String>>) -> Result<Option<Vec<String>>, ServiceReply> {
+    let unknown = asked.iter().flatten().find(|it| !KEY_OPERATIONS.contains(&it.as_str()));
     match unknown {
-        Some(unknown) => Err(bad(format!("`key_ops` `{unknown}` is no operation of an RSA key"))),
+        Some(unknown) => Err(bad_parameter_reply(format!("`key_ops` `{unknown}` is no operation of an RSA key"))),
         None => Ok(asked),
     }
 }
@@ -236,44 +236,44 @@ fn known_operations(asked: Option<Vec<String>>) -> Result<Option<Vec<String>>, R
 /// The size of a key whose maker names none.
 const DEFAULT_BITS: u32 = 2048;
 
-impl Kept for KeyContent {
-    const KIND: ObjectKind = ObjectKind::Key;
-    const GET: Right = GET_KEY;
-    const LIST: Right = LIST_KEYS;
+impl StoredObject for KeyContent {
+    const KIND: KeyVaultObjectKind = KeyVaultObjectKind::Key;
+    const GET: VaultPermission = GET_KEY;
+    const LIST: VaultPermission = LIST_KEYS;
 
-    fn shelf(vault: &Vault) -> &Shelf<Self> {
+    fn object_store(vault: &EmulatedVault) -> &VersionedObjectStore<Self> {
         &vault.keys
     }
 
-    fn bundle(vault: &Vault, name: &str, version: &Version<Self>) -> Value {
+    fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>) -> Value {
         let kid = version_id(vault, name, version);
-        let operations: Vec<_> = permitted(&version.content).collect();
+        let operations: Vec<_> = permitted_operations(&version.content).collect();
         let key = match &version.content.key {
-            VaultKey::Rsa(key) => {
+            StoredVaultKey::Rsa(key) => {
                 let mut wire = json!({ "kid": kid, "kty": "RSA", "key_ops": operations });
-                if let Ok((modulus, exponent)) = key.jwk_parts() {
+                if let Ok((modulus, exponent)) = key.jwk_modulus_and_exponent() {
                     wire["n"] = json!(modulus);
                     wire["e"] = json!(exponent);
                 }
                 wire
             }
-            VaultKey::Curve(CurvePoint { crv, x, y }) => {
+            StoredVaultKey::Curve(EllipticCurvePoint { crv, x, y }) => {
                 json!({ "kid": kid, "kty": "EC", "key_ops": operations, "crv": crv, "x": x, "y": y })
             }
         };
-        let mut bundle = json!({ "key": key, "attributes": attributes(version.attributes, vault) });
-        finish(&mut bundle, version);
+        let mut bundle = json!({ "key": key, "attributes": attributes_json(version.attributes, vault) });
+        add_common_fields(&mut bundle, version);
         bundle
     }
 
-    fn item(id: String, vault: &Vault, version: &Version<Self>) -> Value {
-        let mut item = json!({ "kid": id, "attributes": attributes(version.attributes, vault) });
-        finish(&mut item, version);
+    fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value {
+        let mut item = json!({ "kid": id, "attributes": attributes_json(version.attributes, vault) });
+        add_common_fields(&mut item, version);
         item
     }
 }
 
-fn finish(wire: &mut Value, version: &Version<KeyContent>) {
+fn add_common_fields(wire: &mut Value, version: &StoredObjectVersion<KeyContent>) {
     if !version.tags.is_empty() {
         wire["tags"] = json!(version.tags);
     }

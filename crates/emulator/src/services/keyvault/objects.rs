@@ -5,109 +5,109 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::gate::{enter, refuse};
-use super::kind::{ObjectKind, Right};
-use super::refusal::Refusal;
-use super::shelf::{Attributes, Shelf, VaultObject, Version};
-use super::vault::Vault;
-use crate::call::Call;
-use crate::request::Reply;
+use super::access::{authorize_call, store_error_reply};
+use super::object_kind::{KeyVaultObjectKind, VaultPermission};
+use super::error::VaultServiceError;
+use super::object_store::{StoredObjectAttributes, VersionedObjectStore, StoredVaultObject, StoredObjectVersion};
+use super::vault::EmulatedVault;
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
 
 /// A kind of object with its shelf and its wire form.
-pub(super) trait Kept: Sized {
+pub(super) trait StoredObject: Sized {
     /// The kind.
-    const KIND: ObjectKind;
+    const KIND: KeyVaultObjectKind;
     /// The right to read one.
-    const GET: Right;
+    const GET: VaultPermission;
     /// The right to list.
-    const LIST: Right;
+    const LIST: VaultPermission;
 
     /// Where the vault keeps them.
-    fn shelf(vault: &Vault) -> &Shelf<Self>;
+    fn object_store(vault: &EmulatedVault) -> &VersionedObjectStore<Self>;
 
     /// The version as a read returns it.
-    fn bundle(vault: &Vault, name: &str, version: &Version<Self>) -> Value;
+    fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>) -> Value;
 
     /// The version as a list shows it, under `id`: no value, no key material.
-    fn item(id: String, vault: &Vault, version: &Version<Self>) -> Value;
+    fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value;
 }
 
 /// `GET /{kind}/{name}[/{version}]`.
-pub(super) fn read<K: Kept>(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let (name, version) = requested(call);
-    let found = enter(call, K::GET).map(|vault| {
-        K::shelf(vault).version(&name, version.as_deref()).map(|(object, version)| {
-            (version.attributes.enabled, K::bundle(vault, &object.name, version))
+pub(super) fn get_version<K: StoredObject>(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (name, version) = requested_name_and_version(call);
+    let found = authorize_call(call, K::GET).map(|vault| {
+        K::object_store(vault).version(&name, version.as_deref()).map(|(object, version)| {
+            (version.attributes.enabled, K::bundle_json(vault, &object.name, version))
         })
     })?;
     match found {
-        Err(problem) => Err(refuse(problem, K::KIND, call)),
-        Ok((false, _)) => Err(Refusal::Disabled { kind: K::KIND, name: &name }.reply()),
-        Ok((true, bundle)) => Ok(Reply::json(StatusCode::OK, &bundle)),
+        Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
+        Ok((false, _)) => Err(VaultServiceError::ObjectDisabled { kind: K::KIND, name: &name }.to_reply()),
+        Ok((true, bundle)) => Ok(ServiceReply::json(StatusCode::OK, &bundle)),
     }
 }
 
 /// `GET /{kind}`: the current version of every object.
-pub(super) fn list<K: Kept>(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let page = PageRequest::of(call);
-    let vault = enter(call, K::LIST)?;
+pub(super) fn list_objects<K: StoredObject>(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let page = VaultPageRequest::from_request(call);
+    let vault = authorize_call(call, K::LIST)?;
     let page = page?;
-    let items = K::shelf(vault).after(page.marker.as_deref(), false).filter_map(|object| {
+    let items = K::object_store(vault).objects_after(page.marker.as_deref(), false).filter_map(|object| {
         let version = object.latest()?;
-        Some((object.name.clone(), K::item(object_id::<K>(vault, &object.name), vault, version)))
+        Some((object.name.clone(), K::item_json(object_id::<K>(vault, &object.name), vault, version)))
     });
-    Ok(page.reply(items))
+    Ok(page.page_reply(items))
 }
 
 /// `GET /{kind}/{name}/versions`.
-pub(super) fn versions<K: Kept>(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let page = PageRequest::of(call);
-    let name = call.parameter("name").to_owned();
-    let object = enter(call, K::LIST).map(|vault| {
-        K::shelf(vault).object(&name).map(|object| {
-            sorted(object)
+pub(super) fn list_versions<K: StoredObject>(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let page = VaultPageRequest::from_request(call);
+    let name = call.path_parameter("name").to_owned();
+    let object = authorize_call(call, K::LIST).map(|vault| {
+        K::object_store(vault).object(&name).map(|object| {
+            versions_sorted_by_id(object)
                 .map(|version| {
                     let id = version_id::<K>(vault, &object.name, version);
-                    (version.id.clone(), K::item(id, vault, version))
+                    (version.id.clone(), K::item_json(id, vault, version))
                 })
                 .collect::<Vec<_>>()
         })
     })?;
-    let items = object.map_err(|problem| refuse(problem, K::KIND, call))?;
+    let items = object.map_err(|problem| store_error_reply(problem, K::KIND, call))?;
     let page = page?;
     let rest = items.into_iter().skip_while({
         let marker = page.marker.clone();
         move |(id, _)| marker.as_ref().is_some_and(|marker| id <= marker)
     });
-    Ok(page.reply(rest))
+    Ok(page.page_reply(rest))
 }
 
 /// Versions come in the order of their ids, which says nothing of their age: clients sort.
-fn sorted<T>(object: &VaultObject<T>) -> impl Iterator<Item = &Version<T>> {
+fn versions_sorted_by_id<T>(object: &StoredVaultObject<T>) -> impl Iterator<Item = &StoredObjectVersion<T>> {
     let mut versions: Vec<_> = object.versions.iter().collect();
     versions.sort_by(|one, other| one.id.cmp(&other.id));
     versions.into_iter()
 }
 
 /// The name and the version that the path asks for.
-pub(super) fn requested(call: &Call<'_>) -> (String, Option<String>) {
-    let version = call.parameter("version");
+pub(super) fn requested_name_and_version(call: &OperationContext<'_>) -> (String, Option<String>) {
+    let version = call.path_parameter("version");
     let version = (!version.is_empty()).then(|| version.to_owned());
-    (call.parameter("name").to_owned(), version)
+    (call.path_parameter("name").to_owned(), version)
 }
 
 /// The id of an object without a version.
-pub(super) fn object_id<K: Kept>(vault: &Vault, name: &str) -> String {
-    format!("{}/{}/{name}", vault.url(), K::KIND.collection())
+pub(super) fn object_id<K: StoredObject>(vault: &EmulatedVault, name: &str) -> String {
+    format!("{}/{}/{name}", vault.base_url(), K::KIND.collection())
 }
 
 /// The id of a version.
-pub(super) fn version_id<K: Kept>(vault: &Vault, name: &str, version: &Version<K>) -> String {
+pub(super) fn version_id<K: StoredObject>(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<K>) -> String {
     format!("{}/{}", object_id::<K>(vault, name), version.id)
 }
 
 /// The wire form of attributes: times in whole seconds since 1970.
-pub(super) fn attributes(attributes: Attributes, vault: &Vault) -> Value {
+pub(super) fn attributes_json(attributes: StoredObjectAttributes, vault: &EmulatedVault) -> Value {
     let mut wire = json!({
         "enabled": attributes.enabled,
         "created": attributes.created.as_second(),
@@ -124,18 +124,18 @@ pub(super) fn attributes(attributes: Attributes, vault: &Vault) -> Value {
 }
 
 /// What a list asks for, and where its next page is.
-pub(super) struct PageRequest {
+pub(super) struct VaultPageRequest {
     base: String,
     size: usize,
     /// The last item of the page before.
     pub(super) marker: Option<String>,
 }
 
-impl PageRequest {
+impl VaultPageRequest {
     /// Reads `maxresults` (1 to 25) and `$skiptoken`.
-    pub(super) fn of(call: &Call<'_>) -> Result<Self, Reply> {
+    pub(super) fn from_request(call: &OperationContext<'_>) -> Result<Self, ServiceReply> {
         let request = call.request;
-        let refuse = |text: String| Refusal::BadParameter(text).reply();
+        let refuse = |text: String| VaultServiceError::BadParameter(text).to_reply();
         let size = match request.query("maxresults") {
             None => MAX_RESULTS,
             Some(text) => {
@@ -162,7 +162,7 @@ impl PageRequest {
     }
 
     /// One page of `items`, which begin after the marker, each with its own marker.
-    pub(super) fn reply(&self, items: impl Iterator<Item = (String, Value)>) -> Reply {
+    pub(super) fn page_reply(&self, items: impl Iterator<Item = (String, Value)>) -> ServiceReply {
         let mut items: Vec<_> = items.take(self.size + 1).collect();
         let more = items.len() > self.size;
         items.truncate(self.size);
@@ -170,7 +170,7 @@ impl PageRequest {
             format!("{}&$skiptoken={}", self.base, URL_SAFE_NO_PAD.encode(marker))
         });
         let value: Vec<_> = items.into_iter().map(|(_, item)| item).collect();
-        Reply::json(StatusCode::OK, &json!({ "value": value, "nextLink": next }))
+        ServiceReply::json(StatusCode::OK, &json!({ "value": value, "nextLink": next }))
     }
 }
 

@@ -7,67 +7,67 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::gate::{enter, entered_mut, refuse};
-use super::kind::{
-    DELETE_SECRET, GET_DELETED_SECRET, GET_SECRET, LIST_SECRETS, ObjectKind, PURGE_SECRET,
-    RECOVER_SECRET, Right, SET_SECRET, UPDATE_SECRET,
+use super::access::{authorize_call, authorized_vault_mut, store_error_reply};
+use super::object_kind::{
+    DELETE_SECRET, GET_DELETED_SECRET, GET_SECRET, LIST_SECRETS, KeyVaultObjectKind, PURGE_SECRET,
+    RECOVER_SECRET, VaultPermission, SET_SECRET, UPDATE_SECRET,
 };
-use super::objects::{Kept, PageRequest, attributes, object_id, requested, version_id};
-use super::refusal::Refusal;
-use super::shelf::{Attributes, Shelf, ShelfProblem, VaultObject, Version};
-use super::vault::{SecretContent, Vault};
-use crate::call::Call;
-use crate::keys::SecretText;
-use crate::request::Reply;
+use super::objects::{StoredObject, VaultPageRequest, attributes_json, object_id, requested_name_and_version, version_id};
+use super::error::VaultServiceError;
+use super::object_store::{StoredObjectAttributes, VersionedObjectStore, ObjectStoreError, StoredVaultObject, StoredObjectVersion};
+use super::vault::{SecretContent, EmulatedVault};
+use crate::operation_context::OperationContext;
+use crate::keys::RedactedText;
+use crate::request::ServiceReply;
 
 /// The most that a value may have: 25 KB.
 pub(crate) const MAX_VALUE_BYTES: usize = 25 * 1024;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SetBody {
-    value: Option<SecretText>,
+struct SetSecretBody {
+    value: Option<RedactedText>,
     content_type: Option<String>,
-    attributes: Option<AttributesBody>,
+    attributes: Option<ObjectAttributesBody>,
     tags: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct UpdateBody {
+struct UpdateSecretBody {
     content_type: Option<String>,
-    attributes: Option<AttributesBody>,
+    attributes: Option<ObjectAttributesBody>,
     tags: Option<BTreeMap<String, String>>,
 }
 
 /// The attributes that a client may set, of secrets and of keys.
 #[derive(Deserialize, Default)]
-pub(super) struct AttributesBody {
+pub(super) struct ObjectAttributesBody {
     enabled: Option<bool>,
     nbf: Option<i64>,
     exp: Option<i64>,
 }
 
-impl Kept for SecretContent {
-    const KIND: ObjectKind = ObjectKind::Secret;
-    const GET: Right = GET_SECRET;
-    const LIST: Right = LIST_SECRETS;
+impl StoredObject for SecretContent {
+    const KIND: KeyVaultObjectKind = KeyVaultObjectKind::Secret;
+    const GET: VaultPermission = GET_SECRET;
+    const LIST: VaultPermission = LIST_SECRETS;
 
-    fn shelf(vault: &Vault) -> &Shelf<Self> {
+    fn object_store(vault: &EmulatedVault) -> &VersionedObjectStore<Self> {
         &vault.secrets
     }
 
-    fn bundle(vault: &Vault, name: &str, version: &Version<Self>) -> Value {
-        let mut bundle = Self::item(version_id(vault, name, version), vault, version);
+    fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>) -> Value {
+        let mut bundle = Self::item_json(version_id(vault, name, version), vault, version);
         bundle["value"] = json!(version.content.value.expose());
         if let Some(key) = &version.content.key_version {
-            bundle["kid"] = json!(format!("{}/keys/{name}/{key}", vault.url()));
+            bundle["kid"] = json!(format!("{}/keys/{name}/{key}", vault.base_url()));
         }
         bundle
     }
 
-    fn item(id: String, vault: &Vault, version: &Version<Self>) -> Value {
-        let mut item = json!({ "id": id, "attributes": attributes(version.attributes, vault) });
+    fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value {
+        let mut item = json!({ "id": id, "attributes": attributes_json(version.attributes, vault) });
         if let Some(content_type) = &version.content.content_type {
             item["contentType"] = json!(content_type);
         }
@@ -82,42 +82,42 @@ impl Kept for SecretContent {
 }
 
 /// `PUT /secrets/{name}`: a new version.
-pub(super) fn set(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let (name, _) = requested(call);
-    refuse_managed(enter(call, SET_SECRET)?, &name)?;
-    let body: SetBody = body(call)?;
-    let value = body.value.ok_or_else(|| bad("`value` is missing".to_owned()))?;
+pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    require_unmanaged(authorize_call(call, SET_SECRET)?, &name)?;
+    let body: SetSecretBody = parse_body(call)?;
+    let value = body.value.ok_or_else(|| bad_parameter_reply("`value` is missing".to_owned()))?;
     if value.expose().len() > MAX_VALUE_BYTES {
         let found = value.expose().len();
-        return Err(bad(format!("`value` has {found} bytes; the most is {MAX_VALUE_BYTES}")));
+        return Err(bad_parameter_reply(format!("`value` has {found} bytes; the most is {MAX_VALUE_BYTES}")));
     }
-    let version = Version {
-        id: call.ids.hex32(),
+    let version = StoredObjectVersion {
+        id: call.ids.next_hex32(),
         attributes: body
             .attributes
             .unwrap_or_default()
-            .apply(Attributes::new(call.now), call.now)?,
+            .apply(StoredObjectAttributes::new(call.now), call.now)?,
         tags: body.tags.unwrap_or_default(),
         content: SecretContent { value, content_type: body.content_type, key_version: None },
     };
-    let vault = entered_mut(call)?;
-    let pushed = vault.secrets.push(&name, version).map_err(ShelfProblem::from);
+    let vault = authorized_vault_mut(call)?;
+    let pushed = vault.secrets.push_version(&name, version).map_err(ObjectStoreError::from);
     let outcome = pushed.and_then(|()| vault.secrets.version(&name, None));
     match outcome {
         Ok((object, version)) => {
-            Ok(Reply::json(StatusCode::OK, &SecretContent::bundle(vault, &object.name, version)))
+            Ok(ServiceReply::json(StatusCode::OK, &SecretContent::bundle_json(vault, &object.name, version)))
         }
-        Err(problem) => Err(refuse(problem, ObjectKind::Secret, call)),
+        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
 }
 
 /// `PATCH /secrets/{name}[/{version}]`: attributes, tags, content type.
-pub(super) fn update(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let (name, version) = requested(call);
-    refuse_managed(enter(call, UPDATE_SECRET)?, &name)?;
-    let body: UpdateBody = body(call)?;
+pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (name, version) = requested_name_and_version(call);
+    require_unmanaged(authorize_call(call, UPDATE_SECRET)?, &name)?;
+    let body: UpdateSecretBody = parse_body(call)?;
     let now = call.now;
-    let vault = entered_mut(call)?;
+    let vault = authorized_vault_mut(call)?;
     let changed = match vault.secrets.version_mut(&name, version.as_deref()) {
         Ok(held) => {
             held.attributes = body.attributes.unwrap_or_default().apply(held.attributes, now)?;
@@ -134,80 +134,80 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Reply, Reply> {
     match changed {
         Ok((object, version)) => {
             let id = version_id(vault, &object.name, version);
-            Ok(Reply::json(StatusCode::OK, &SecretContent::item(id, vault, version)))
+            Ok(ServiceReply::json(StatusCode::OK, &SecretContent::item_json(id, vault, version)))
         }
-        Err(problem) => Err(refuse(problem, ObjectKind::Secret, call)),
+        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
 }
 
 /// `DELETE /secrets/{name}`: recoverable.
-pub(super) fn delete(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let (name, _) = requested(call);
-    refuse_managed(enter(call, DELETE_SECRET)?, &name)?;
+pub(super) fn delete_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    require_unmanaged(authorize_call(call, DELETE_SECRET)?, &name)?;
     let now = call.now;
-    let vault = entered_mut(call)?;
-    let retention = vault.retention();
-    let outcome = vault.secrets.delete(&name, now, retention);
-    match outcome.and_then(|()| vault.secrets.deleted(&name)) {
-        Ok(object) => Ok(Reply::json(StatusCode::OK, &deleted_bundle(vault, object))),
-        Err(problem) => Err(refuse(problem, ObjectKind::Secret, call)),
+    let vault = authorized_vault_mut(call)?;
+    let retention = vault.retention_period();
+    let outcome = vault.secrets.soft_delete(&name, now, retention);
+    match outcome.and_then(|()| vault.secrets.deleted_object(&name)) {
+        Ok(object) => Ok(ServiceReply::json(StatusCode::OK, &deleted_secret_json(vault, object))),
+        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
 }
 
 /// `GET /deletedsecrets/{name}`.
-pub(super) fn read_deleted(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let (name, _) = requested(call);
-    let vault = enter(call, GET_DELETED_SECRET)?;
-    match vault.secrets.deleted(&name).map(|object| deleted_bundle(vault, object)) {
-        Ok(bundle) => Ok(Reply::json(StatusCode::OK, &bundle)),
-        Err(problem) => Err(refuse(problem, ObjectKind::Secret, call)),
+pub(super) fn get_deleted_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    let vault = authorize_call(call, GET_DELETED_SECRET)?;
+    match vault.secrets.deleted_object(&name).map(|object| deleted_secret_json(vault, object)) {
+        Ok(bundle) => Ok(ServiceReply::json(StatusCode::OK, &bundle)),
+        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
 }
 
 /// `GET /deletedsecrets`.
-pub(super) fn list_deleted(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let page = PageRequest::of(call);
-    let vault = enter(call, LIST_SECRETS)?;
+pub(super) fn list_deleted_secrets(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let page = VaultPageRequest::from_request(call);
+    let vault = authorize_call(call, LIST_SECRETS)?;
     let page = page?;
     let items = vault
         .secrets
-        .after(page.marker.as_deref(), true)
-        .map(|object| (object.name.clone(), deleted_bundle(vault, object)));
-    Ok(page.reply(items))
+        .objects_after(page.marker.as_deref(), true)
+        .map(|object| (object.name.clone(), deleted_secret_json(vault, object)));
+    Ok(page.page_reply(items))
 }
 
 /// `POST /deletedsecrets/{name}/recover`.
-pub(super) fn recover(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let (name, _) = requested(call);
-    enter(call, RECOVER_SECRET)?;
-    let vault = entered_mut(call)?;
+pub(super) fn recover_deleted_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    authorize_call(call, RECOVER_SECRET)?;
+    let vault = authorized_vault_mut(call)?;
     let outcome = vault.secrets.recover(&name);
     match outcome.and_then(|()| vault.secrets.version(&name, None)) {
         Ok((object, version)) => {
             let id = version_id(vault, &object.name, version);
-            Ok(Reply::json(StatusCode::OK, &SecretContent::item(id, vault, version)))
+            Ok(ServiceReply::json(StatusCode::OK, &SecretContent::item_json(id, vault, version)))
         }
-        Err(problem) => Err(refuse(problem, ObjectKind::Secret, call)),
+        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
 }
 
 /// `DELETE /deletedsecrets/{name}`: for good.
-pub(super) fn purge(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let (name, _) = requested(call);
-    enter(call, PURGE_SECRET)?;
-    match entered_mut(call)?.secrets.purge(&name) {
-        Ok(()) => Ok(Reply::empty(StatusCode::NO_CONTENT)),
-        Err(problem) => Err(refuse(problem, ObjectKind::Secret, call)),
+pub(super) fn purge_deleted_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    authorize_call(call, PURGE_SECRET)?;
+    match authorized_vault_mut(call)?.secrets.purge(&name) {
+        Ok(()) => Ok(ServiceReply::empty(StatusCode::NO_CONTENT)),
+        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
 }
 
-fn deleted_bundle(vault: &Vault, object: &VaultObject<SecretContent>) -> Value {
+fn deleted_secret_json(vault: &EmulatedVault, object: &StoredVaultObject<SecretContent>) -> Value {
     let name = &object.name;
     let mut bundle = object.latest().map_or_else(
         || json!({ "id": object_id::<SecretContent>(vault, name) }),
-        |version| SecretContent::item(version_id(vault, name, version), vault, version),
+        |version| SecretContent::item_json(version_id(vault, name, version), vault, version),
     );
-    bundle["recoveryId"] = json!(format!("{}/deletedsecrets/{name}", vault.url()));
+    bundle["recoveryId"] = json!(format!("{}/deletedsecrets/{name}", vault.base_url()));
     if let Some(deletion) = object.deletion {
         bundle["deletedDate"] = json!(deletion.at.as_second());
         bundle["scheduledPurgeDate"] = json!(deletion.purge_at.as_second());
@@ -215,45 +215,45 @@ fn deleted_bundle(vault: &Vault, object: &VaultObject<SecretContent>) -> Value {
     bundle
 }
 
-fn refuse_managed(vault: &Vault, name: &str) -> Result<(), Reply> {
+fn require_unmanaged(vault: &EmulatedVault, name: &str) -> Result<(), ServiceReply> {
     let managed = vault
         .secrets
         .version(name, None)
         .is_ok_and(|(_, version)| version.content.key_version.is_some());
-    if managed { Err(Refusal::Managed { name }.reply()) } else { Ok(()) }
+    if managed { Err(VaultServiceError::ManagedByCertificate { name }.to_reply()) } else { Ok(()) }
 }
 
-impl AttributesBody {
+impl ObjectAttributesBody {
     /// The attributes with what was sent, changed at `now`.
     pub(super) fn apply(
         &self,
-        mut attributes: Attributes,
+        mut attributes: StoredObjectAttributes,
         now: Timestamp,
-    ) -> Result<Attributes, Reply> {
+    ) -> Result<StoredObjectAttributes, ServiceReply> {
         attributes.enabled = self.enabled.unwrap_or(attributes.enabled);
-        attributes.not_before = stamp("nbf", self.nbf)?.or(attributes.not_before);
-        attributes.expires = stamp("exp", self.exp)?.or(attributes.expires);
+        attributes.not_before = parse_unix_time("nbf", self.nbf)?.or(attributes.not_before);
+        attributes.expires = parse_unix_time("exp", self.exp)?.or(attributes.expires);
         attributes.updated = now;
         Ok(attributes)
     }
 }
 
-fn stamp(name: &str, seconds: Option<i64>) -> Result<Option<Timestamp>, Reply> {
+fn parse_unix_time(name: &str, seconds: Option<i64>) -> Result<Option<Timestamp>, ServiceReply> {
     seconds
         .map(Timestamp::from_second)
         .transpose()
-        .map_err(|error| bad(format!("`attributes.{name}` is no time in seconds: {error}")))
+        .map_err(|error| bad_parameter_reply(format!("`attributes.{name}` is no time in seconds: {error}")))
 }
 
 /// The body of a call; the refusal repeats nothing of it.
-pub(super) fn body<T: serde::de::DeserializeOwned>(call: &Call<'_>) -> Result<T, Reply> {
+pub(super) fn parse_body<T: serde::de::DeserializeOwned>(call: &OperationContext<'_>) -> Result<T, ServiceReply> {
     // The parser's message may quote what it read, which may be a value: say where, not what.
-    call.request.json().map_err(|error| {
-        bad(format!("the body is not the JSON that is expected, at column {}", error.column()))
+    call.request.parse_json_body().map_err(|error| {
+        bad_parameter_reply(format!("the body is not the JSON that is expected, at column {}", error.column()))
     })
 }
 
 /// The refusal of a request that is not well-formed.
-pub(super) fn bad(message: String) -> Reply {
-    Refusal::BadParameter(message).reply()
+pub(super) fn bad_parameter_reply(message: String) -> ServiceReply {
+    VaultServiceError::BadParameter(message).to_reply()
 }

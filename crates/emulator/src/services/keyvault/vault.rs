@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use lanyard_vocabulary::{TenantId, VaultName};
+use lanyard_vocabulary::{EntraTenantId, VaultName};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::shelf::Shelf;
+use super::object_store::VersionedObjectStore;
 use crate::authorization::AccessScope;
-use crate::keys::{RsaKey, SecretText};
-use crate::services::arm::Resource;
+use crate::keys::{RsaKey, RedactedText};
+use crate::services::arm::ArmResource;
 
 /// The content of the vaults, by host name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Vaults {
-    by_host: BTreeMap<String, Vault>,
+pub(crate) struct VaultStore {
+    by_host: BTreeMap<String, EmulatedVault>,
     /// Deleted vaults that can be recovered: their names stay taken.
     pub(crate) deleted: BTreeMap<String, DeletedVault>,
 }
@@ -25,16 +25,16 @@ pub(crate) struct Vaults {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct DeletedVault {
     /// The vault as it was.
-    pub(crate) vault: Vault,
+    pub(crate) vault: EmulatedVault,
     /// Its Azure resource as it was.
-    pub(crate) resource: Resource,
+    pub(crate) resource: ArmResource,
     /// When it was deleted.
     pub(crate) at: Timestamp,
 }
 
 /// A vault: the data plane of a `Microsoft.KeyVault/vaults` resource.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Vault {
+pub(crate) struct EmulatedVault {
     /// The name.
     pub(crate) name: VaultName,
     /// The host name, in lower case.
@@ -46,18 +46,18 @@ pub(crate) struct Vault {
     /// What the Azure resource says.
     pub(crate) settings: VaultSettings,
     /// Secrets.
-    pub(crate) secrets: Shelf<SecretContent>,
+    pub(crate) secrets: VersionedObjectStore<SecretContent>,
     /// Keys.
-    pub(crate) keys: Shelf<KeyContent>,
+    pub(crate) keys: VersionedObjectStore<KeyContent>,
     /// Certificates.
-    pub(crate) certificates: Shelf<CertificateContent>,
+    pub(crate) certificates: VersionedObjectStore<CertificateContent>,
 }
 
 /// The properties of the Azure resource that decide what the data plane does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VaultSettings {
     /// The tenant whose tokens are accepted.
-    pub(crate) tenant: TenantId,
+    pub(crate) tenant: EntraTenantId,
     /// `enableRbacAuthorization`: roles decide; otherwise access policies do, and only they.
     pub(crate) rbac: bool,
     /// The access policies.
@@ -71,18 +71,18 @@ pub(crate) struct VaultSettings {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AccessPolicy {
     /// The tenant of the principal.
-    pub(crate) tenant_id: TenantId,
+    pub(crate) tenant_id: EntraTenantId,
     /// The object id of the principal.
     pub(crate) object_id: Uuid,
     /// What it may do.
     #[serde(default)]
-    pub(crate) permissions: Permissions,
+    pub(crate) permissions: AccessPolicyPermissions,
 }
 
 /// The permissions of an access policy, such as `get` and `list`, in any case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Permissions {
+pub(crate) struct AccessPolicyPermissions {
     /// On secrets.
     pub(crate) secrets: Vec<String>,
     /// On keys.
@@ -95,7 +95,7 @@ pub(crate) struct Permissions {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SecretContent {
     /// The value.
-    pub(crate) value: SecretText,
+    pub(crate) value: RedactedText,
     /// The content type, free text.
     pub(crate) content_type: Option<String>,
     /// The version of the key behind it, if a certificate made this secret.
@@ -106,7 +106,7 @@ pub(crate) struct SecretContent {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct KeyContent {
     /// The key.
-    pub(crate) key: VaultKey,
+    pub(crate) key: StoredVaultKey,
     /// Whether a certificate made this key.
     pub(crate) managed: bool,
     /// What it may be used for (`key_ops`); nothing is everything that its kind can do.
@@ -118,16 +118,16 @@ pub(crate) struct KeyContent {
 /// because no client can sign.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum VaultKey {
+pub(crate) enum StoredVaultKey {
     /// An RSA key.
     Rsa(RsaKey),
     /// The public part of an elliptic-curve key.
-    Curve(CurvePoint),
+    Curve(EllipticCurvePoint),
 }
 
 /// A point on a curve, as a JSON Web Key has it (RFC 7518, 6.2.1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CurvePoint {
+pub(crate) struct EllipticCurvePoint {
     /// `P-256`, `P-384`, `P-521`.
     pub(crate) crv: String,
     /// The first coordinate, base64url.
@@ -136,7 +136,7 @@ pub(crate) struct CurvePoint {
     pub(crate) y: String,
 }
 
-impl From<RsaKey> for VaultKey {
+impl From<RsaKey> for StoredVaultKey {
     fn from(key: RsaKey) -> Self {
         Self::Rsa(key)
     }
@@ -153,40 +153,40 @@ pub(crate) struct CertificateContent {
     pub(crate) secret_type: String,
 }
 
-impl Vaults {
+impl VaultStore {
     /// The vault of a host name in lower case.
-    pub(crate) fn at_host(&self, host: &str) -> Option<&Vault> {
+    pub(crate) fn vault_at_host(&self, host: &str) -> Option<&EmulatedVault> {
         self.by_host.get(host)
     }
 
     /// The vault of a host name in lower case, to change.
-    pub(crate) fn at_host_mut(&mut self, host: &str) -> Option<&mut Vault> {
+    pub(crate) fn vault_at_host_mut(&mut self, host: &str) -> Option<&mut EmulatedVault> {
         self.by_host.get_mut(host)
     }
 
     /// The vault of an Azure resource.
-    pub(crate) fn of_resource(&self, resource: &AccessScope) -> Option<&Vault> {
+    pub(crate) fn vault_of_resource(&self, resource: &AccessScope) -> Option<&EmulatedVault> {
         self.by_host.values().find(|vault| vault.resource_id == *resource)
     }
 
     /// The vault of an Azure resource, to change.
-    pub(crate) fn of_resource_mut(&mut self, resource: &AccessScope) -> Option<&mut Vault> {
+    pub(crate) fn vault_of_resource_mut(&mut self, resource: &AccessScope) -> Option<&mut EmulatedVault> {
         self.by_host.values_mut().find(|vault| vault.resource_id == *resource)
     }
 
     /// Adds a vault.
-    pub(crate) fn insert(&mut self, vault: Vault) -> &mut Vault {
+    pub(crate) fn insert(&mut self, vault: EmulatedVault) -> &mut EmulatedVault {
         let host = vault.host.clone();
         self.by_host.entry(host).insert_entry(vault).into_mut()
     }
 
     /// Removes the vault of a host name.
-    pub(crate) fn remove(&mut self, host: &str) -> Option<Vault> {
+    pub(crate) fn remove(&mut self, host: &str) -> Option<EmulatedVault> {
         self.by_host.remove(host)
     }
 
     /// Every vault, by host name.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Vault> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &EmulatedVault> {
         self.by_host.values()
     }
 }
@@ -194,11 +194,11 @@ impl Vaults {
 impl DeletedVault {
     /// When it is gone for good.
     pub(crate) fn purge_at(&self) -> Timestamp {
-        self.at.checked_add(self.vault.retention()).unwrap_or(Timestamp::MAX)
+        self.at.checked_add(self.vault.retention_period()).unwrap_or(Timestamp::MAX)
     }
 }
 
-impl Vault {
+impl EmulatedVault {
     /// An empty vault.
     pub(crate) fn new(
         name: VaultName,
@@ -213,26 +213,26 @@ impl Vault {
             resource_id,
             location,
             settings,
-            secrets: Shelf::default(),
-            keys: Shelf::default(),
-            certificates: Shelf::default(),
+            secrets: VersionedObjectStore::default(),
+            keys: VersionedObjectStore::default(),
+            certificates: VersionedObjectStore::default(),
         }
     }
 
     /// The base of the ids of its objects, without a trailing slash.
-    pub(crate) fn url(&self) -> String {
+    pub(crate) fn base_url(&self) -> String {
         format!("https://{}", self.host)
     }
 
     /// How long deleted objects can be recovered.
-    pub(crate) fn retention(&self) -> SignedDuration {
+    pub(crate) fn retention_period(&self) -> SignedDuration {
         SignedDuration::from_hours(24 * i64::from(self.settings.retention_days))
     }
 
     /// Removes what was to be purged by `now`.
-    pub(crate) fn sweep(&mut self, now: Timestamp) {
-        self.secrets.sweep(now);
-        self.keys.sweep(now);
-        self.certificates.sweep(now);
+    pub(crate) fn purge_expired_objects(&mut self, now: Timestamp) {
+        self.secrets.purge_expired(now);
+        self.keys.purge_expired(now);
+        self.certificates.purge_expired(now);
     }
 }

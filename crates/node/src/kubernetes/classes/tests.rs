@@ -12,22 +12,22 @@ use tokio::sync::Semaphore;
 use super::*;
 
 /// An API server that answers reads of classes once there are permits, and nothing else.
-struct ApiServer {
+struct FakeClassApiServer {
     /// How many reads have arrived and are not answered.
-    reading: AtomicUsize,
-    most_reading: AtomicUsize,
+    reads_in_flight: AtomicUsize,
+    max_reads_in_flight: AtomicUsize,
     permits: Semaphore,
 }
 
-impl ApiServer {
-    async fn answer(&self, uri: http::Uri) -> http::Response<Body> {
+impl FakeClassApiServer {
+    async fn respond(&self, uri: http::Uri) -> http::Response<Body> {
         if uri.path().ends_with("/secretproviderclasses") {
             std::future::pending::<()>().await;
         }
-        let reading = self.reading.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most_reading.fetch_max(reading, Ordering::SeqCst);
+        let reading = self.reads_in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        self.max_reads_in_flight.fetch_max(reading, Ordering::SeqCst);
         let _permit = self.permits.acquire().await;
-        self.reading.fetch_sub(1, Ordering::SeqCst);
+        self.reads_in_flight.fetch_sub(1, Ordering::SeqCst);
         let name = uri.path().rsplit('/').next().unwrap();
         let class = json!({
             "apiVersion": "secrets-store.csi.x-k8s.io/v1",
@@ -39,28 +39,28 @@ impl ApiServer {
     }
 }
 
-fn classes_of(server: &Arc<ApiServer>) -> KubeClasses {
+fn class_cache(server: &Arc<FakeClassApiServer>) -> KubeClassCache {
     let server = Arc::clone(server);
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let server = Arc::clone(&server);
         let uri = request.uri().clone();
-        async move { Ok::<_, Infallible>(server.answer(uri).await) }
+        async move { Ok::<_, Infallible>(server.respond(uri).await) }
     });
     let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
     let client = kube::Client::new(service, "default");
-    let api = NodeApi::new(KubernetesApi::of_client(client, Arc::new(clock)));
-    KubeClasses::new(api, KubeClassesSettings::default())
+    let api = NodeKubernetesApi::new(KubernetesApi::from_client(client, Arc::new(clock)));
+    KubeClassCache::new(api, KubeClassCacheSettings::default())
 }
 
 #[tokio::test]
-async fn no_more_classes_are_read_at_once_than_memory_is_kept_for() {
+async fn concurrent_class_reads_are_limited() {
     let (reading, most_reading) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let server = Arc::new(ApiServer { reading, most_reading, permits: Semaphore::new(0) });
-    let classes = classes_of(&server);
+    let server = Arc::new(FakeClassApiServer { reads_in_flight: reading, max_reads_in_flight: most_reading, permits: Semaphore::new(0) });
+    let classes = class_cache(&server);
     let names: Vec<String> = (0..CONCURRENT_READS * 4).map(|number| format!("c{number}")).collect();
     let read_all = join_all(names.iter().map(|name| classes.class("n", name)));
     let answer_all = async {
-        while server.reading.load(Ordering::SeqCst) < CONCURRENT_READS {
+        while server.reads_in_flight.load(Ordering::SeqCst) < CONCURRENT_READS {
             tokio::task::yield_now().await;
         }
         // Any further read would arrive meanwhile.
@@ -71,5 +71,5 @@ async fn no_more_classes_are_read_at_once_than_memory_is_kept_for() {
     };
     let (found, ()) = tokio::join!(read_all, answer_all);
     assert!(found.iter().all(Result::is_ok), "{found:?}");
-    assert_eq!(server.most_reading.load(Ordering::SeqCst), CONCURRENT_READS);
+    assert_eq!(server.max_reads_in_flight.load(Ordering::SeqCst), CONCURRENT_READS);
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use lanyard_api::pod_status::{PodStatus, PodStatusObject};
-use lanyard_api::{SecretProviderClassPodStatus, VolumeFacts};
-use lanyard_keyvault::Pod;
+use lanyard_api::pod_status::{SecretProviderClassPodStatusStatus, SecretProviderClassObject};
+use lanyard_api::{SecretProviderClassPodStatus, VolumeStatusReport};
+use lanyard_keyvault::VolumePod;
 use serde_json::{Map, Value, json};
 
-use crate::kubernetes::digest::digest_of;
+use crate::kubernetes::digest::sha256_of_texts;
 use crate::reporter::VolumeReport;
 
 /// The pod status of a report: only what is ours to say, so that it can be applied as it is.
@@ -17,10 +17,10 @@ pub(super) fn desired_pod_status(
     name: &str,
     node_label: &str,
 ) -> SecretProviderClassPodStatus {
-    let labels = [(SecretProviderClassPodStatus::NODE_NAME.to_owned(), node_label.to_owned())];
+    let labels = [(SecretProviderClassPodStatus::NODE_NAME_LABEL.to_owned(), node_label.to_owned())];
     let mut objects: Vec<_> = report.objects.iter().collect();
     objects.sort_unstable();
-    let objects = objects.into_iter().map(|object| PodStatusObject {
+    let objects = objects.into_iter().map(|object| SecretProviderClassObject {
         id: Some(object.id.clone()),
         version: Some(object.version.clone()),
         unknown: Map::new(),
@@ -32,11 +32,11 @@ pub(super) fn desired_pod_status(
             name: Some(name.to_owned()),
             namespace: Some(report.pod.namespace.clone()),
             labels: Some(BTreeMap::from(labels)),
-            annotations: annotations(&report.facts),
-            owner_references: Some(vec![owner(&report.pod)]),
+            annotations: facts_annotation(&report.facts),
+            owner_references: Some(vec![pod_owner(&report.pod)]),
             ..ObjectMeta::default()
         },
-        status: PodStatus {
+        status: SecretProviderClassPodStatusStatus {
             pod_name: Some(report.pod.name.clone()),
             secret_provider_class_name: Some(report.class_name.clone()),
             target_path: Some(report.target.to_string_lossy().into_owned()),
@@ -49,16 +49,16 @@ pub(super) fn desired_pod_status(
 }
 
 /// The facts as the annotation; none where nothing is known.
-fn annotations(facts: &VolumeFacts) -> Option<BTreeMap<String, String>> {
-    if *facts == VolumeFacts::default() {
+fn facts_annotation(facts: &VolumeStatusReport) -> Option<BTreeMap<String, String>> {
+    if *facts == VolumeStatusReport::default() {
         return None;
     }
     // A struct of texts and times always has a JSON form.
     let text = serde_json::to_string(facts).ok()?;
-    Some(BTreeMap::from([(SecretProviderClassPodStatus::VOLUME_FACTS.to_owned(), text)]))
+    Some(BTreeMap::from([(SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION.to_owned(), text)]))
 }
 
-fn owner(pod: &Pod) -> OwnerReference {
+fn pod_owner(pod: &VolumePod) -> OwnerReference {
     OwnerReference {
         api_version: "v1".to_owned(),
         kind: "Pod".to_owned(),
@@ -69,25 +69,25 @@ fn owner(pod: &Pod) -> OwnerReference {
 }
 
 /// What two reports have in common exactly when they come to the same pod status.
-pub(super) fn fingerprint(report: &VolumeReport) -> [u8; 32] {
+pub(super) fn report_fingerprint(report: &VolumeReport) -> [u8; 32] {
     let status = desired_pod_status(report, "", "");
-    digest_of(&[&serde_json::to_string(&status).unwrap_or_default()])
+    sha256_of_texts(&[&serde_json::to_string(&status).unwrap_or_default()])
 }
 
 /// Whether an object says what it should. What else it says is not ours.
-pub(super) fn is_same(
+pub(super) fn is_up_to_date(
     existing: &SecretProviderClassPodStatus,
     desired: &SecretProviderClassPodStatus,
 ) -> bool {
     let (is, should) = (&existing.status, &desired.status);
     let label = |it: &SecretProviderClassPodStatus| {
-        it.metadata.labels.as_ref()?.get(SecretProviderClassPodStatus::NODE_NAME).cloned()
+        it.metadata.labels.as_ref()?.get(SecretProviderClassPodStatus::NODE_NAME_LABEL).cloned()
     };
     let facts = |it: &SecretProviderClassPodStatus| {
-        it.metadata.annotations.as_ref()?.get(SecretProviderClassPodStatus::VOLUME_FACTS).cloned()
+        it.metadata.annotations.as_ref()?.get(SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION).cloned()
     };
-    let known = |it: &PodStatus| {
-        let object = |it: &PodStatusObject| (it.id.clone(), it.version.clone());
+    let known = |it: &SecretProviderClassPodStatusStatus| {
+        let object = |it: &SecretProviderClassObject| (it.id.clone(), it.version.clone());
         it.objects.iter().map(object).collect::<Vec<_>>()
     };
     is.pod_name == should.pod_name
@@ -97,10 +97,10 @@ pub(super) fn is_same(
         && known(is) == known(should)
         && label(existing) == label(desired)
         && facts(existing) == facts(desired)
-        && has_the_same_owners(existing, desired)
+        && has_same_owners(existing, desired)
 }
 
-fn has_the_same_owners(
+fn has_same_owners(
     existing: &SecretProviderClassPodStatus,
     desired: &SecretProviderClassPodStatus,
 ) -> bool {
@@ -114,11 +114,11 @@ fn has_the_same_owners(
 
 /// Where the status of a volume stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PodStatusNameKind {
     /// Under the plain name.
     Plain,
     /// Under a name of its own: the plain one is another volume's.
-    Beside,
+    WithDigest,
 }
 
 /// Where the status of a volume stands, given what stands under the plain name.
@@ -126,11 +126,11 @@ pub(super) enum Place {
 /// The volumes of a pod never change, so an object of the same pod with another target is of
 /// another volume that is still there. An object of an earlier pod of the same name is its
 /// remains, and is taken over.
-pub(super) fn place(
+pub(super) fn select_name_kind(
     existing: Option<&SecretProviderClassPodStatus>,
     report: &VolumeReport,
-) -> Place {
-    let Some(existing) = existing else { return Place::Plain };
+) -> PodStatusNameKind {
+    let Some(existing) = existing else { return PodStatusNameKind::Plain };
     let status = &existing.status;
     let is_ours = |is: Option<&str>, ours: &str| is.is_none_or(|is| is == ours);
     let same_pod = is_ours(status.pod_name.as_deref(), &report.pod.name)
@@ -139,15 +139,15 @@ pub(super) fn place(
     let same_uid = owners.into_iter().any(|owner| owner.uid == report.pod.uid);
     let target = report.target.to_string_lossy();
     let same_target = is_ours(status.target_path.as_deref(), &target);
-    if same_pod && (same_target || !same_uid) { Place::Plain } else { Place::Beside }
+    if same_pod && (same_target || !same_uid) { PodStatusNameKind::Plain } else { PodStatusNameKind::WithDigest }
 }
 
 /// The patch that removes what applying leaves behind: owners that others gave.
-pub(super) fn leftovers(
+pub(super) fn owner_cleanup_patch(
     applied: &SecretProviderClassPodStatus,
     desired: &SecretProviderClassPodStatus,
 ) -> Option<Value> {
-    if has_the_same_owners(applied, desired) {
+    if has_same_owners(applied, desired) {
         return None;
     }
     Some(json!({
@@ -166,16 +166,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::provider::ObjectVersion;
-    use lanyard_api::ObjectFacts;
+    use crate::provider::ProviderObjectVersion;
+    use lanyard_api::ObjectStatusReport;
 
-    fn object(id: &str, version: &str) -> ObjectVersion {
-        ObjectVersion { id: id.to_owned(), version: version.to_owned() }
+    fn object(id: &str, version: &str) -> ProviderObjectVersion {
+        ProviderObjectVersion { id: id.to_owned(), version: version.to_owned() }
     }
 
     fn report(uid: &str, target: &str) -> VolumeReport {
         VolumeReport {
-            pod: Pod {
+            pod: VolumePod {
                 namespace: "n".to_owned(),
                 name: "p".to_owned(),
                 uid: uid.to_owned(),
@@ -184,20 +184,20 @@ mod tests {
             class_name: "c".to_owned(),
             target: PathBuf::from(target),
             objects: vec![object("secret/b", "2"), object("secret/a", "1")],
-            facts: VolumeFacts::default(),
+            facts: VolumeStatusReport::default(),
         }
     }
 
-    fn facts() -> VolumeFacts {
-        VolumeFacts {
+    fn facts() -> VolumeStatusReport {
+        VolumeStatusReport {
             last_good_hop: Some("file".to_owned()),
-            objects: vec![ObjectFacts {
+            objects: vec![ObjectStatusReport {
                 id: "secret/a".to_owned(),
                 version: "1".to_owned(),
                 not_after: Some(Timestamp::UNIX_EPOCH),
-                ..ObjectFacts::default()
+                ..ObjectStatusReport::default()
             }],
-            ..VolumeFacts::default()
+            ..VolumeStatusReport::default()
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_is_that_of_upstream_with_the_facts_beside() {
+    fn pod_status_matches_upstream_plus_facts_annotation() {
         let with_facts = VolumeReport { facts: facts(), ..report("u", "/t") };
         let text = r#"{"lastGoodHop":"file","objects":[{"id":"secret/a","version":"1","notAfter":"1970-01-01T00:00:00Z"}]}"#;
         assert_eq!(
@@ -237,18 +237,18 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_the_same_whatever_others_say_on_it() {
+    fn foreign_fields_do_not_make_a_status_outdated() {
         let should = desired(&report("u", "/t"));
         let mut is = should.clone();
         is.metadata.resource_version = Some("7".to_owned());
         is.metadata.labels.get_or_insert_default().insert("team".to_owned(), "x".to_owned());
         is.unknown.insert("extra".to_owned(), Value::Null);
-        assert!(is_same(&is, &should));
-        assert_eq!(leftovers(&is, &should), None);
+        assert!(is_up_to_date(&is, &should));
+        assert_eq!(owner_cleanup_patch(&is, &should), None);
     }
 
     #[test]
-    fn every_difference_of_ours_is_one() {
+    fn every_owned_field_makes_a_status_outdated() {
         let should = desired(&VolumeReport { facts: facts(), ..report("u", "/t") });
         let changes: [fn(&mut SecretProviderClassPodStatus); 9] = [
             |it| it.status.pod_name = None,
@@ -264,44 +264,44 @@ mod tests {
         for (number, change) in changes.iter().enumerate() {
             let mut is = should.clone();
             change(&mut is);
-            assert!(!is_same(&is, &should), "change {number}");
+            assert!(!is_up_to_date(&is, &should), "change {number}");
         }
     }
 
     #[test]
-    fn facts_of_the_past_are_removed_by_a_report_without_any() {
+    fn report_without_facts_removes_the_annotation() {
         let is = desired(&VolumeReport { facts: facts(), ..report("u", "/t") });
-        assert!(!is_same(&is, &desired(&report("u", "/t"))));
+        assert!(!is_up_to_date(&is, &desired(&report("u", "/t"))));
     }
 
     #[test]
-    fn the_second_volume_of_a_pod_with_the_same_class_stands_beside_the_first() {
+    fn second_volume_with_the_same_class_gets_a_digest_name() {
         let first = desired(&report("u", "/one"));
-        assert_eq!(place(None, &report("u", "/one")), Place::Plain);
-        assert_eq!(place(Some(&first), &report("u", "/one")), Place::Plain);
-        assert_eq!(place(Some(&first), &report("u", "/two")), Place::Beside);
+        assert_eq!(select_name_kind(None, &report("u", "/one")), PodStatusNameKind::Plain);
+        assert_eq!(select_name_kind(Some(&first), &report("u", "/one")), PodStatusNameKind::Plain);
+        assert_eq!(select_name_kind(Some(&first), &report("u", "/two")), PodStatusNameKind::WithDigest);
     }
 
     #[test]
-    fn the_remains_of_a_former_pod_of_the_same_name_are_taken_over() {
+    fn status_of_a_former_pod_of_the_same_name_is_reused() {
         let former = desired(&report("old", "/one"));
         let now = report("new", "/two");
-        assert_eq!(place(Some(&former), &now), Place::Plain);
+        assert_eq!(select_name_kind(Some(&former), &now), PodStatusNameKind::Plain);
         let mut applied = desired(&now);
         applied.metadata.resource_version = Some("7".to_owned());
         let former = former.metadata.owner_references.unwrap();
         applied.metadata.owner_references.get_or_insert_default().extend(former);
-        let patch = leftovers(&applied, &desired(&now)).unwrap();
+        let patch = owner_cleanup_patch(&applied, &desired(&now)).unwrap();
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         let owners = patch["metadata"]["ownerReferences"].as_array().unwrap();
         assert_eq!(owners.iter().map(|it| &it["uid"]).collect::<Vec<_>>(), ["new"]);
     }
 
     #[test]
-    fn another_pod_that_comes_to_the_same_name_is_left_alone() {
+    fn status_of_another_pod_with_the_same_name_is_not_overwritten() {
         let mut other = desired(&report("other", "/one"));
         other.status.pod_name = Some("p-n".to_owned());
-        assert_eq!(place(Some(&other), &report("u", "/two")), Place::Beside);
+        assert_eq!(select_name_kind(Some(&other), &report("u", "/two")), PodStatusNameKind::WithDigest);
     }
 
     proptest! {
@@ -318,8 +318,8 @@ mod tests {
             let turn = turn.min(objects.len());
             objects.rotate_left(turn);
             let after = of(&objects);
-            prop_assert_eq!(fingerprint(&before), fingerprint(&after));
-            prop_assert!(is_same(&desired(&before), &desired(&after)));
+            prop_assert_eq!(report_fingerprint(&before), report_fingerprint(&after));
+            prop_assert!(is_up_to_date(&desired(&before), &desired(&after)));
         }
     }
 }

@@ -1,34 +1,34 @@
 use lanyard_api::SecretProviderClass;
-use lanyard_azure::Rate;
+use lanyard_azure::RequestRate;
 use lanyard_clock::Clock as _;
-use lanyard_keyvault::testing::{FakeAzure, Part, Trouble, workload_proofs};
-use lanyard_keyvault::{NodeVaultSettings, Pod, Proofs, RetryClass, StaleCache};
-use lanyard_vocabulary::Healing;
+use lanyard_keyvault::testing::{FakeAzure, FakeAzureService, FakeAzureFailure, workload_credentials};
+use lanyard_keyvault::{NodeVaultSettings, VolumePod, PodCredentials, RetryClass, StaleCache};
+use lanyard_vocabulary::RecoveryMode;
 
 use super::*;
 
 const CLIENT: &str = "22222222-2222-2222-2222-222222222222";
 const AUDIENCE: &str = "api://AzureADTokenExchange";
-const MANAGED: Pairs<'_> = &[("useVMManagedIdentity", "true"), ("userAssignedIdentityID", CLIENT)];
-const WORKLOAD: Pairs<'_> = &[("clientID", CLIENT)];
+const MANAGED: ParameterPairs<'_> = &[("useVMManagedIdentity", "true"), ("userAssignedIdentityID", CLIENT)];
+const WORKLOAD: ParameterPairs<'_> = &[("clientID", CLIENT)];
 
-type Pairs<'a> = &'a [(&'a str, &'a str)];
+type ParameterPairs<'a> = &'a [(&'a str, &'a str)];
 
-struct World {
+struct AzureProviderFixture {
     azure: FakeAzure,
     provider: AzureProvider,
     class: SecretProviderClass,
-    pod: Pod,
+    pod: VolumePod,
 }
 
-impl World {
+impl AzureProviderFixture {
     /// One volume with the secrets `a` and, under another name and mode, `b`.
-    fn new(more: Pairs<'_>) -> Self {
+    fn new(more: ParameterPairs<'_>) -> Self {
         let azure = FakeAzure::new();
-        azure.put("kv1", "a");
-        azure.put("kv1", "b");
-        let rate = Rate { per_second: 1_000, burst: 1_000 };
-        let (ways, clock) = (azure.ways(rate, None), azure.shared_clock());
+        azure.add_secret_version("kv1", "a");
+        azure.add_secret_version("kv1", "b");
+        let rate = RequestRate { per_second: 1_000, burst: 1_000 };
+        let (ways, clock) = (azure.node_transports(rate, None), azure.shared_clock());
         let stale = StaleCache::in_memory().unwrap();
         let vaults = NodeVaults::new(NodeVaultSettings::default(), ways, Some(stale), clock);
         let provider = AzureProvider::new(Arc::new(vaults), AzureProviderSettings::default());
@@ -40,7 +40,7 @@ impl World {
         let all = common.iter().chain(more);
         class.spec.parameters =
             Some(all.map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect());
-        let pod = Pod {
+        let pod = VolumePod {
             namespace: "ns".to_owned(),
             name: "pod".to_owned(),
             uid: "uid".to_owned(),
@@ -54,17 +54,17 @@ impl World {
         annotations.insert(key.to_owned(), text.to_owned());
     }
 
-    fn proofs(&self) -> Proofs {
+    fn proofs(&self) -> PodCredentials {
         let expires = self.azure.clock().now() + jiff::SignedDuration::from_hours(1);
-        workload_proofs("system:serviceaccount:ns:sa", AUDIENCE, expires)
+        workload_credentials("system:serviceaccount:ns:sa", AUDIENCE, expires)
     }
 
-    async fn fill(&self, urgency: Urgency) -> Result<Filling, Refusal> {
-        self.fill_with(urgency, &self.proofs()).await
+    async fn fetch(&self, urgency: Urgency) -> Result<ProviderResponse, ProviderError> {
+        self.fetch_with_proofs(urgency, &self.proofs()).await
     }
 
-    async fn fill_with(&self, urgency: Urgency, proofs: &Proofs) -> Result<Filling, Refusal> {
-        let request = FillRequest {
+    async fn fetch_with_proofs(&self, urgency: Urgency, proofs: &PodCredentials) -> Result<ProviderResponse, ProviderError> {
+        let request = ProviderRequest {
             class: &self.class,
             pod: &self.pod,
             attributes: &BTreeMap::new(),
@@ -74,15 +74,15 @@ impl World {
             mounted: &[],
             memory: &lanyard_keyvault::UnlimitedMemory,
         };
-        self.azure.drive(self.provider.fill(&request)).await
+        self.azure.run_advancing_clock(self.provider.fetch(&request)).await
     }
 }
 
 #[tokio::test]
-async fn what_the_vault_holds_becomes_the_files_of_the_volume() {
+async fn vault_objects_become_volume_files() {
     for more in [MANAGED, WORKLOAD] {
-        let world = World::new(more);
-        let filling = world.fill(Urgency::Mount).await.unwrap();
+        let world = AzureProviderFixture::new(more);
+        let filling = world.fetch(Urgency::Mount).await.unwrap();
         let files: Vec<_> =
             filling.files.iter().map(|file| (file.path.as_str(), file.mode)).collect();
         // What the entry does not say is left to the publisher, which knows of the pod's group.
@@ -93,8 +93,8 @@ async fn what_the_vault_holds_becomes_the_files_of_the_volume() {
             filling.versions.iter().map(|it| (it.id.as_str(), it.version.as_str())).collect();
         assert_eq!(versions, [("secret/a", "v1"), ("secret/b", "v1")]);
         assert!(filling.stale.is_none());
-        assert!(!filling.stamps["secret/a"].is_credential);
-        assert!(filling.stamps["secret/a"].created.is_some());
+        assert!(!filling.timestamps["secret/a"].is_credential);
+        assert!(filling.timestamps["secret/a"].created.is_some());
     }
 }
 
@@ -113,13 +113,13 @@ fn credential(not_before: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_times_of_a_credential_come_from_itself_and_of_others_from_the_vault() {
-    let world = World::new(MANAGED);
-    world.azure.put_value("kv1", "a", credential("2026-11-21T11:00:00Z"));
-    world.azure.tag("kv1", "a", "renew_after", "2026-12-01T00:00:00Z");
-    world.azure.tag("kv1", "b", "renew_after", "2026-12-01T00:00:00Z");
-    let filling = world.fill(Urgency::Mount).await.unwrap();
-    let (credential, other) = (filling.stamps["secret/a"], filling.stamps["secret/b"]);
+async fn credential_times_come_from_its_document_others_from_the_vault() {
+    let world = AzureProviderFixture::new(MANAGED);
+    world.azure.add_secret_value("kv1", "a", credential("2026-11-21T11:00:00Z"));
+    world.azure.set_tag("kv1", "a", "renew_after", "2026-12-01T00:00:00Z");
+    world.azure.set_tag("kv1", "b", "renew_after", "2026-12-01T00:00:00Z");
+    let filling = world.fetch(Urgency::Mount).await.unwrap();
+    let (credential, other) = (filling.timestamps["secret/a"], filling.timestamps["secret/b"]);
     assert!(credential.is_credential && !other.is_credential);
     assert_eq!(credential.not_before, "2026-11-21T11:00:00Z".parse().ok());
     assert_eq!(credential.not_after, "2027-02-19T12:00:00Z".parse().ok());
@@ -129,15 +129,15 @@ async fn the_times_of_a_credential_come_from_itself_and_of_others_from_the_vault
 }
 
 #[tokio::test]
-async fn every_failure_has_its_code_and_says_what_came_back_and_what_to_do() {
+async fn every_failure_has_outcome_code_message_and_hint() {
     let managed = |status| {
-        let world = World::new(MANAGED);
+        let world = AzureProviderFixture::new(MANAGED);
         world.azure.deny(format!("managed identity {CLIENT}"), status);
         world
     };
     let troubled = |part, trouble| {
-        let world = World::new(MANAGED);
-        world.azure.trouble(part, Some(trouble));
+        let world = AzureProviderFixture::new(MANAGED);
+        world.azure.set_failure(part, Some(trouble));
         world
     };
     let cases = [
@@ -146,28 +146,28 @@ async fn every_failure_has_its_code_and_says_what_came_back_and_what_to_do() {
         (managed(404), OutcomeCode::ObjectNotFound),
         (managed(429), OutcomeCode::VaultThrottled),
         (managed(500), OutcomeCode::VaultUnavailable),
-        (troubled(Part::Vaults, Trouble::Unreachable), OutcomeCode::VaultUnavailable),
-        (troubled(Part::Tokens, Trouble::Status(400)), OutcomeCode::IdentityNotAssigned),
-        (troubled(Part::Tokens, Trouble::Status(500)), OutcomeCode::TokenUnavailable),
-        (troubled(Part::Tokens, Trouble::Unreachable), OutcomeCode::TokenUnavailable),
-        (World::new(&[]), OutcomeCode::CredentialsNotFound),
-        (World::new(&[("usePodIdentity", "true")]), OutcomeCode::SecretProviderClassInvalid),
-        (World::new(&[("cloudName", "AzureStackCloud")]), OutcomeCode::SecretProviderClassInvalid),
+        (troubled(FakeAzureService::Vaults, FakeAzureFailure::Unreachable), OutcomeCode::VaultUnavailable),
+        (troubled(FakeAzureService::Tokens, FakeAzureFailure::Status(400)), OutcomeCode::IdentityNotAssigned),
+        (troubled(FakeAzureService::Tokens, FakeAzureFailure::Status(500)), OutcomeCode::TokenUnavailable),
+        (troubled(FakeAzureService::Tokens, FakeAzureFailure::Unreachable), OutcomeCode::TokenUnavailable),
+        (AzureProviderFixture::new(&[]), OutcomeCode::CredentialsNotFound),
+        (AzureProviderFixture::new(&[("usePodIdentity", "true")]), OutcomeCode::SecretProviderClassInvalid),
+        (AzureProviderFixture::new(&[("cloudName", "AzureStackCloud")]), OutcomeCode::SecretProviderClassInvalid),
     ];
     for (world, code) in cases {
-        let refusal = world.fill(Urgency::Mount).await.unwrap_err();
+        let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
         assert_eq!(refusal.code, code, "{refusal}");
         assert!(!refusal.hint.is_empty() && !refusal.message.is_empty());
         let heals = !matches!(refusal.retry, RetryClass::Invalid | RetryClass::Denied);
-        assert_eq!(heals, code.healing() == Healing::ByItself, "{code}");
+        assert_eq!(heals, code.recovery_mode() == RecoveryMode::ByItself, "{code}");
     }
-    let world = World::new(WORKLOAD);
-    let refusal = world.fill_with(Urgency::Mount, &Proofs::default()).await.unwrap_err();
+    let world = AzureProviderFixture::new(WORKLOAD);
+    let refusal = world.fetch_with_proofs(Urgency::Mount, &PodCredentials::default()).await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::TokenNotFound);
     assert_eq!(refusal.message, "service account tokens not found");
     assert!(refusal.hint.contains(AUDIENCE), "{}", refusal.hint);
-    world.azure.trouble(Part::Tokens, Some(Trouble::Status(401)));
-    let refusal = world.fill(Urgency::Mount).await.unwrap_err();
+    world.azure.set_failure(FakeAzureService::Tokens, Some(FakeAzureFailure::Status(401)));
+    let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::IdentityRefused);
     assert!(
         refusal.message.starts_with("could not read secret `a`: there is no token"),
@@ -176,10 +176,10 @@ async fn every_failure_has_its_code_and_says_what_came_back_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn every_problem_of_a_class_is_told_at_once() {
-    let mut world = World::new(&[("useVMManagedIdentity", "perhaps"), ("cloudName", "Moon")]);
+async fn all_parameter_problems_are_reported_together() {
+    let mut world = AzureProviderFixture::new(&[("useVMManagedIdentity", "perhaps"), ("cloudName", "Moon")]);
     world.class.spec.parameters.as_mut().unwrap().remove("keyvaultName");
-    let refusal = world.fill(Urgency::Mount).await.unwrap_err();
+    let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::SecretProviderClassInvalid);
     for key in ["useVMManagedIdentity", "cloudName", "keyvaultName"] {
         assert!(refusal.message.contains(key), "{refusal}");
@@ -188,44 +188,44 @@ async fn every_problem_of_a_class_is_told_at_once() {
 
 #[tokio::test]
 async fn an_outage_is_bridged_where_the_class_opts_in() {
-    let mut world = World::new(WORKLOAD);
+    let mut world = AzureProviderFixture::new(WORKLOAD);
     world.annotate("lanyard.dev/serve-stale", "4h");
-    world.fill(Urgency::Mount).await.unwrap();
-    world.azure.pass(Duration::from_hours(3)).await;
-    world.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
+    world.fetch(Urgency::Mount).await.unwrap();
+    world.azure.advance_clock(Duration::from_hours(3)).await;
+    world.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
     let began = world.azure.clock().now();
-    let filling = world.fill(Urgency::Mount).await.unwrap();
+    let filling = world.fetch(Urgency::Mount).await.unwrap();
     let stale = filling.stale.unwrap();
     assert!(stale.since >= began);
-    assert_eq!(stale.instead_of.code, OutcomeCode::VaultUnavailable);
-    assert!(stale.instead_of.message.starts_with("could not read secret `"), "{stale:?}");
+    assert_eq!(stale.fetch_error.code, OutcomeCode::VaultUnavailable);
+    assert!(stale.fetch_error.message.starts_with("could not read secret `"), "{stale:?}");
     assert_eq!(filling.files.len(), 2);
     // What is mounted is as good as what was sealed, or newer.
-    for urgency in [Urgency::Rotation, Urgency::Refresh] {
-        let refusal = world.fill(urgency).await.unwrap_err();
+    for urgency in [Urgency::Rotation, Urgency::ForceRefresh] {
+        let refusal = world.fetch(urgency).await.unwrap_err();
         assert_eq!(refusal.code, OutcomeCode::VaultUnavailable, "{urgency:?}");
     }
     world.class.metadata.annotations = None;
-    let refusal = world.fill(Urgency::Mount).await.unwrap_err();
+    let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::VaultUnavailable);
     world.annotate("lanyard.dev/serve-stale", "always");
-    let refusal = world.fill(Urgency::Mount).await.unwrap_err();
+    let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::SecretProviderClassInvalid);
 }
 
 #[tokio::test]
-async fn what_a_rotation_reads_is_kept_for_the_pods_that_start_later() {
-    let mut world = World::new(WORKLOAD);
+async fn rotation_updates_the_stale_cache_for_later_mounts() {
+    let mut world = AzureProviderFixture::new(WORKLOAD);
     world.annotate("lanyard.dev/serve-stale", "4h");
-    world.fill(Urgency::Mount).await.unwrap();
-    world.azure.pass(Duration::from_mins(10)).await;
+    world.fetch(Urgency::Mount).await.unwrap();
+    world.azure.advance_clock(Duration::from_mins(10)).await;
     for name in ["a", "b"] {
-        world.azure.put_value("kv1", name, format!("newer {name}"));
+        world.azure.add_secret_value("kv1", name, format!("newer {name}"));
     }
-    world.fill(Urgency::Rotation).await.unwrap();
-    world.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
-    world.azure.pass(Duration::from_mins(10)).await;
-    let filling = world.fill(Urgency::Mount).await.unwrap();
+    world.fetch(Urgency::Rotation).await.unwrap();
+    world.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
+    world.azure.advance_clock(Duration::from_mins(10)).await;
+    let filling = world.fetch(Urgency::Mount).await.unwrap();
     assert!(filling.stale.is_some());
     for file in &filling.files {
         assert!(file.content.expose().starts_with(b"newer "), "{:?}", file.path);
@@ -234,12 +234,12 @@ async fn what_a_rotation_reads_is_kept_for_the_pods_that_start_later() {
 
 #[tokio::test]
 async fn a_class_with_its_own_interval_shares_reads_within_it() {
-    let mut world = World::new(MANAGED);
-    world.annotate(ClassWishes::INTERVAL, "10m");
-    world.fill(Urgency::Mount).await.unwrap();
-    world.azure.pass(Duration::from_secs(100)).await;
-    world.fill(Urgency::Rotation).await.unwrap();
+    let mut world = AzureProviderFixture::new(MANAGED);
+    world.annotate(RotationPolicy::INTERVAL, "10m");
+    world.fetch(Urgency::Mount).await.unwrap();
+    world.azure.advance_clock(Duration::from_secs(100)).await;
+    world.fetch(Urgency::Rotation).await.unwrap();
     assert_eq!(world.azure.reads(), 2, "two objects, once");
-    world.fill(Urgency::Refresh).await.unwrap();
+    world.fetch(Urgency::ForceRefresh).await.unwrap();
     assert_eq!(world.azure.reads(), 4);
 }

@@ -11,40 +11,40 @@ use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
 use super::SocketProviders;
-use super::place::{self, PlaceError};
-use super::refusal::AskError;
+use super::trusted_socket::{self, SocketConnectError};
+use super::call_error::ProviderCallError;
 use crate::provider::name::ProviderName;
 
 /// How long a call waits for somebody to listen on a socket that is there.
 const READY_WAIT: Duration = Duration::from_secs(10);
 /// How often it looks.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl SocketProviders {
     /// The connection to a provider: the one that is there, or a new one.
-    pub(super) async fn channel(&self, name: &ProviderName) -> Result<Channel, AskError> {
-        let path = place::find(name, &self.settings.directories).ok_or(AskError::NotFound)?;
-        if let Some((known, channel)) = self.connected.lock().get(name)
+    pub(super) async fn channel(&self, name: &ProviderName) -> Result<Channel, ProviderCallError> {
+        let path = trusted_socket::find_socket(name, &self.settings.directories).ok_or(ProviderCallError::NotFound)?;
+        if let Some((known, channel)) = self.channels.lock().get(name)
             && *known == path
         {
             return Ok(channel.clone());
         }
-        let stream = self.opened(&path).await?;
-        let channel = channel_over(stream, &path);
-        self.connected.lock().insert(name.clone(), (path, channel.clone()));
+        let stream = self.connect_when_listening(&path).await?;
+        let channel = channel_from_stream(stream, &path);
+        self.channels.lock().insert(name.clone(), (path, channel.clone()));
         Ok(channel)
     }
 
     /// A provider that starts makes its socket before it listens, and one that was killed leaves
     /// its socket behind: both are waited for.
-    async fn opened(&self, path: &Path) -> Result<UnixStream, PlaceError> {
+    async fn connect_when_listening(&self, path: &Path) -> Result<UnixStream, SocketConnectError> {
         let since = self.clock.monotonic();
         loop {
-            match place::open(path).await {
-                Err(PlaceError::NotListening { .. })
+            match trusted_socket::connect_trusted(path).await {
+                Err(SocketConnectError::NotListening { .. })
                     if self.clock.monotonic().saturating_sub(since) < READY_WAIT =>
                 {
-                    self.clock.sleep(LOOK_EVERY).await;
+                    self.clock.sleep(POLL_INTERVAL).await;
                 }
                 opened => return opened,
             }
@@ -54,7 +54,7 @@ impl SocketProviders {
 
 /// A channel that begins with this connection. When it breaks, the next one is checked as the
 /// first one was.
-fn channel_over(stream: UnixStream, path: &Path) -> Channel {
+fn channel_from_stream(stream: UnixStream, path: &Path) -> Channel {
     let first = Arc::new(Mutex::new(Some(stream)));
     let path: Arc<PathBuf> = Arc::new(path.to_owned());
     let connector = service_fn(move |_| {
@@ -63,9 +63,9 @@ fn channel_over(stream: UnixStream, path: &Path) -> Channel {
             let first = first.lock().take();
             let stream = match first {
                 Some(stream) => stream,
-                None => place::open(&path).await?,
+                None => trusted_socket::connect_trusted(&path).await?,
             };
-            Ok::<_, PlaceError>(TokioIo::new(stream))
+            Ok::<_, SocketConnectError>(TokioIo::new(stream))
         }
     });
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)

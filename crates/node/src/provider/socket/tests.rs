@@ -12,16 +12,16 @@ use lanyard_grpc::provider::csi_driver_provider_server::{
     CsiDriverProvider, CsiDriverProviderServer,
 };
 use lanyard_grpc::provider::{Error, File, ObjectVersion as WireVersion, VersionResponse};
-use lanyard_keyvault::{Pod, Proofs, ReadMemory, RetryClass, UnlimitedMemory};
+use lanyard_keyvault::{VolumePod, PodCredentials, ReadMemory, RetryClass, UnlimitedMemory};
 use lanyard_vocabulary::{OutcomeCode, causes};
 use proptest::prelude::*;
 use tokio::task::JoinHandle;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use super::message::AnswerProblem;
+use super::message::ProviderResponseProblem;
 use super::*;
-use crate::memory::NodeMemory;
+use crate::memory::MemoryAccount;
 use crate::provider::Urgency;
 use crate::provider::tokens::{parse_secrets, parse_tokens};
 
@@ -29,13 +29,13 @@ const TOKENS: &str =
     r#"{"aud":{"token":"planted-token","expirationTimestamp":"2026-11-21T12:00:00Z"}}"#;
 
 /// A provider that does what a test says.
-struct Mock {
+struct FakeSocketProvider {
     calls: Arc<AtomicU32>,
-    answer: Box<dyn Fn(u32, MountRequest) -> Result<MountResponse, Status> + Send + Sync>,
+    respond: Box<dyn Fn(u32, MountRequest) -> Result<MountResponse, Status> + Send + Sync>,
 }
 
 #[tonic::async_trait]
-impl CsiDriverProvider for Mock {
+impl CsiDriverProvider for FakeSocketProvider {
     async fn version(
         &self,
         request: Request<VersionRequest>,
@@ -49,11 +49,11 @@ impl CsiDriverProvider for Mock {
         request: Request<MountRequest>,
     ) -> Result<Response<MountResponse>, Status> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
-        (self.answer)(call, request.into_inner()).map(Response::new)
+        (self.respond)(call, request.into_inner()).map(Response::new)
     }
 }
 
-struct Node {
+struct SocketProvidersFixture {
     directory: tempfile::TempDir,
     clock: ManualClock,
     providers: Arc<SocketProviders>,
@@ -61,13 +61,13 @@ struct Node {
     servers: Vec<JoinHandle<()>>,
 }
 
-impl Drop for Node {
+impl Drop for SocketProvidersFixture {
     fn drop(&mut self) {
         self.servers.iter().for_each(JoinHandle::abort);
     }
 }
 
-impl Node {
+impl SocketProvidersFixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
@@ -76,7 +76,7 @@ impl Node {
             std::fs::create_dir(place).unwrap();
             std::fs::set_permissions(place, PermissionsExt::from_mode(0o755)).unwrap();
         }
-        let settings = SocketSettings { directories: places.into(), ..SocketSettings::default() };
+        let settings = SocketProviderSettings { directories: places.into(), ..SocketProviderSettings::default() };
         let providers = Arc::new(SocketProviders::new(settings, Arc::new(clock.clone())));
         Self { directory, clock, providers, calls: Arc::default(), servers: Vec::new() }
     }
@@ -88,7 +88,7 @@ impl Node {
     ) {
         let path = self.directory.path().join(place);
         let (incoming, file) = PrivateSocket::bind(&path).unwrap().split();
-        let mock = Mock { calls: Arc::clone(&self.calls), answer: Box::new(answer) };
+        let mock = FakeSocketProvider { calls: Arc::clone(&self.calls), respond: Box::new(answer) };
         self.servers.push(tokio::spawn(async move {
             let server = Server::builder().add_service(CsiDriverProviderServer::new(mock));
             server.serve_with_incoming(incoming).await.unwrap();
@@ -96,31 +96,31 @@ impl Node {
         }));
     }
 
-    async fn fill(&self, provider: &str) -> Result<Filling, Refusal> {
-        self.fill_within(&UnlimitedMemory, provider).await
+    async fn fetch(&self, provider: &str) -> Result<ProviderResponse, ProviderError> {
+        self.fetch_with_memory(&UnlimitedMemory, provider).await
     }
 
-    async fn fill_within(
+    async fn fetch_with_memory(
         &self,
         memory: &dyn ReadMemory,
         provider: &str,
-    ) -> Result<Filling, Refusal> {
+    ) -> Result<ProviderResponse, ProviderError> {
         let mut class = SecretProviderClass::default();
         class.spec.provider = Some(provider.to_owned());
         class.spec.parameters = Some([("of".to_owned(), "class".to_owned())].into());
         let [namespace, name, uid, service_account] = ["n", "p", "u", "s"].map(str::to_owned);
-        let pod = Pod { namespace, name, uid, service_account };
+        let pod = VolumePod { namespace, name, uid, service_account };
         let attributes = [
             ("of".to_owned(), "pod".to_owned()),
             ("secretProviderClass".to_owned(), "c".to_owned()),
             ("csi.storage.k8s.io/ephemeral".to_owned(), "true".to_owned()),
         ]
         .into();
-        let proofs = Proofs {
+        let proofs = PodCredentials {
             tokens: parse_tokens(TOKENS).unwrap(),
             secrets: parse_secrets(r#"{"key":"planted-secret"}"#).unwrap(),
         };
-        let request = FillRequest {
+        let request = ProviderRequest {
             class: &class,
             pod: &pod,
             attributes: &attributes,
@@ -130,20 +130,20 @@ impl Node {
             mounted: &[],
             memory,
         };
-        self.providers.fill(&request).await
+        self.providers.fetch(&request).await
     }
 
     /// Fills while the clock goes on whenever somebody sleeps on it beyond the deadline of the call.
-    async fn fill_in_time(&self, provider: &str) -> Result<Filling, Refusal> {
-        let fill = self.fill(provider);
+    async fn fetch_advancing_clock(&self, provider: &str) -> Result<ProviderResponse, ProviderError> {
+        let fill = self.fetch(provider);
         tokio::pin!(fill);
         loop {
             tokio::select! {
                 biased;
                 filled = &mut fill => return filled,
                 () = tokio::task::yield_now() => {
-                    if self.clock.next_due().is_some_and(|due| due <= LONGEST_PAUSE) {
-                        self.clock.advance(self.clock.next_due().unwrap_or_default());
+                    if self.clock.time_until_next_deadline().is_some_and(|due| due <= LONGEST_PAUSE) {
+                        self.clock.advance(self.clock.time_until_next_deadline().unwrap_or_default());
                     }
                 }
             }
@@ -152,10 +152,10 @@ impl Node {
 }
 
 fn file(path: &str, contents: &[u8]) -> File {
-    with_mode(path, 0o644, contents)
+    file_with_mode(path, 0o644, contents)
 }
 
-fn with_mode(path: &str, mode: i32, contents: &[u8]) -> File {
+fn file_with_mode(path: &str, mode: i32, contents: &[u8]) -> File {
     File { path: path.to_owned(), mode, contents: contents.to_vec() }
 }
 
@@ -163,7 +163,7 @@ fn version(id: &str, version: &str) -> WireVersion {
     WireVersion { id: id.to_owned(), version: version.to_owned() }
 }
 
-fn good() -> MountResponse {
+fn valid_response() -> MountResponse {
     MountResponse {
         object_version: vec![version("a", "1")],
         error: None,
@@ -172,8 +172,8 @@ fn good() -> MountResponse {
 }
 
 #[tokio::test]
-async fn a_provider_is_told_the_class_the_pod_and_its_proofs_and_gives_the_volume() {
-    let mut node = Node::new();
+async fn request_carries_class_pod_and_proofs_and_response_the_files() {
+    let mut node = SocketProvidersFixture::new();
     node.serve("second/mock.sock", |_, request| {
         let told: BTreeMap<String, String> = serde_json::from_str(&request.attributes).unwrap();
         let expected = [
@@ -193,10 +193,10 @@ async fn a_provider_is_told_the_class_the_pod_and_its_proofs_and_gives_the_volum
         Ok(MountResponse {
             object_version: vec![version("b", "1"), version("a", "1"), version("b", "2")],
             error: Some(Error::default()),
-            files: vec![file("a", b"content"), with_mode("d/b", 0, b"")],
+            files: vec![file("a", b"content"), file_with_mode("d/b", 0, b"")],
         })
     });
-    let filling = node.fill("mock").await.unwrap();
+    let filling = node.fetch("mock").await.unwrap();
     let versions: Vec<_> =
         filling.versions.iter().map(|it| format!("{}@{}", it.id, it.version)).collect();
     assert_eq!(versions, ["a@1", "b@2"]);
@@ -207,29 +207,29 @@ async fn a_provider_is_told_the_class_the_pod_and_its_proofs_and_gives_the_volum
 
 #[tokio::test]
 async fn the_first_directory_with_the_socket_wins() {
-    let mut node = Node::new();
+    let mut node = SocketProvidersFixture::new();
     for place in ["second/mock.sock", "first/mock.sock"] {
         node.serve(place, move |_, _| {
-            Ok(MountResponse { object_version: vec![version(place, "1")], ..good() })
+            Ok(MountResponse { object_version: vec![version(place, "1")], ..valid_response() })
         });
     }
-    assert_eq!(node.fill("mock").await.unwrap().versions[0].id, "first/mock.sock");
+    assert_eq!(node.fetch("mock").await.unwrap().versions[0].id, "first/mock.sock");
 }
 
 #[tokio::test]
-async fn an_unavailable_provider_is_asked_three_times() {
-    let mut node = Node::new();
+async fn unavailable_provider_is_called_three_times() {
+    let mut node = SocketProvidersFixture::new();
     node.serve("first/mock.sock", |call, _| {
-        if call < 2 { Err(Status::unavailable("starting")) } else { Ok(good()) }
+        if call < 2 { Err(Status::unavailable("starting")) } else { Ok(valid_response()) }
     });
-    assert!(node.fill_in_time("mock").await.is_ok());
+    assert!(node.fetch_advancing_clock("mock").await.is_ok());
     assert_eq!(node.calls.load(Ordering::SeqCst), 3);
     let waited = node.clock.monotonic();
     assert_eq!(waited, Duration::from_millis(2_100), "one second, and a tenth more");
 
-    let mut node = Node::new();
+    let mut node = SocketProvidersFixture::new();
     node.serve("first/mock.sock", |_, _| Err(Status::unavailable("planted-token down")));
-    let refusal = node.fill_in_time("mock").await.unwrap_err();
+    let refusal = node.fetch_advancing_clock("mock").await.unwrap_err();
     assert_eq!(
         (refusal.code, refusal.retry),
         (OutcomeCode::ProviderUnavailable, RetryClass::Transient)
@@ -239,54 +239,54 @@ async fn an_unavailable_provider_is_asked_three_times() {
 }
 
 #[tokio::test]
-async fn a_provider_that_starts_is_waited_for_and_one_that_was_killed_is_told() {
-    let mut node = Node::new();
+async fn call_waits_for_a_listener_then_reports_provider_unavailable() {
+    let mut node = SocketProvidersFixture::new();
     let path = node.directory.path().join("first/mock.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let refusal = node.fill_in_time("mock").await.unwrap_err();
+    let refusal = node.fetch_advancing_clock("mock").await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::ProviderUnavailable);
     assert!(refusal.message.contains("nobody listens on"), "{}", refusal.message);
     assert!(node.clock.monotonic() >= Duration::from_secs(10));
 
-    node.serve("first/mock.sock", |_, _| Ok(good()));
-    assert!(node.fill("mock").await.is_ok());
+    node.serve("first/mock.sock", |_, _| Ok(valid_response()));
+    assert!(node.fetch("mock").await.is_ok());
 }
 
 #[tokio::test]
 async fn a_provider_that_was_replaced_is_found_again() {
-    let mut node = Node::new();
-    node.serve("first/mock.sock", |_, _| Ok(good()));
-    assert!(node.fill("mock").await.is_ok());
+    let mut node = SocketProvidersFixture::new();
+    node.serve("first/mock.sock", |_, _| Ok(valid_response()));
+    assert!(node.fetch("mock").await.is_ok());
     assert!(node.providers.check_health().await.is_empty());
     let server = node.servers.pop().unwrap();
     server.abort();
     assert!(server.await.unwrap_err().is_cancelled());
-    node.serve("first/mock.sock", |_, _| Ok(good()));
-    assert!(node.fill_in_time("mock").await.is_ok());
+    node.serve("first/mock.sock", |_, _| Ok(valid_response()));
+    assert!(node.fetch_advancing_clock("mock").await.is_ok());
 }
 
 #[tokio::test]
-async fn who_is_not_there_and_what_is_no_name_is_said() {
-    let node = Node::new();
-    let refusal = node.fill("mock").await.unwrap_err();
+async fn missing_socket_and_invalid_name_have_outcome_codes() {
+    let node = SocketProvidersFixture::new();
+    let refusal = node.fetch("mock").await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::ProviderNotFound);
     assert!(refusal.message.contains("`mock.sock`") && refusal.message.contains("/second"));
     for name in ["", "../first/mock", "a b"] {
-        assert_eq!(node.fill(name).await.unwrap_err().code, OutcomeCode::InvalidProvider);
+        assert_eq!(node.fetch(name).await.unwrap_err().code, OutcomeCode::InvalidProvider);
     }
 }
 
 #[tokio::test]
-async fn a_spoofed_socket_is_told_nothing() {
+async fn untrusted_socket_receives_no_request() {
     let set = |path: &Path, mode| {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     };
-    let mut node = Node::new();
-    node.serve("first/mock.sock", |_, _| Ok(good()));
+    let mut node = SocketProvidersFixture::new();
+    node.serve("first/mock.sock", |_, _| Ok(valid_response()));
     let directory = node.directory.path().join("first");
     for mode in [0o777, 0o775, 0o1777] {
         set(&directory, mode);
-        let refusal = node.fill("mock").await.unwrap_err();
+        let refusal = node.fetch("mock").await.unwrap_err();
         assert_eq!(
             (refusal.code, refusal.retry),
             (OutcomeCode::ProviderNotFound, RetryClass::Denied)
@@ -301,76 +301,76 @@ async fn a_spoofed_socket_is_told_nothing() {
     std::os::unix::fs::symlink(&planted, directory.join("link.sock")).unwrap();
     std::fs::write(directory.join("file.sock"), "").unwrap();
     for name in ["link", "file"] {
-        let refusal = node.fill(name).await.unwrap_err();
+        let refusal = node.fetch(name).await.unwrap_err();
         assert!(refusal.message.contains("it is not a socket"), "{}", refusal.message);
     }
     assert_eq!(node.calls.load(Ordering::SeqCst), 0);
-    assert!(node.fill("mock").await.is_ok());
+    assert!(node.fetch("mock").await.is_ok());
 }
 
 #[tokio::test]
-async fn a_socket_of_another_user_is_told_nothing() {
-    let mut node = Node::new();
-    node.serve("first/mock.sock", |_, _| Ok(good()));
+async fn socket_of_another_user_receives_no_request() {
+    let mut node = SocketProvidersFixture::new();
+    node.serve("first/mock.sock", |_, _| Ok(valid_response()));
     let path = node.directory.path().join("first/mock.sock");
     let own = rustix::process::geteuid().as_raw();
     let refused = if std::os::unix::fs::chown(&path, Some(12_345), None).is_ok() {
-        node.fill("mock").await.unwrap_err().message
+        node.fetch("mock").await.unwrap_err().message
     } else {
         // Nobody but root can give a file away. Somebody else can look at it.
-        causes(&place::check(&path, own + 1).unwrap_err())
+        format_error_chain(&trusted_socket::check_trust(&path, own + 1).unwrap_err())
     };
     assert!(refused.contains("it belongs to user"), "{refused}");
     assert_eq!(node.calls.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
-async fn an_answer_above_the_limit_says_which_limit() {
-    let mut node = Node::new();
+async fn response_above_the_limit_names_the_limit() {
+    let mut node = SocketProvidersFixture::new();
     node.serve("first/mock.sock", |_, _| {
-        Ok(MountResponse { files: vec![file("a", &vec![7; 5 << 20])], ..good() })
+        Ok(MountResponse { files: vec![file("a", &vec![7; 5 << 20])], ..valid_response() })
     });
-    let refusal = node.fill("mock").await.unwrap_err();
+    let refusal = node.fetch("mock").await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::ProviderAnswerInvalid);
     assert!(refusal.hint.contains("--max-call-recv-msg-size"), "{}", refusal.hint);
 }
 
 #[tokio::test]
-async fn an_answer_takes_memory_by_its_size_and_not_by_the_largest_that_is_allowed() {
-    let mut node = Node::new();
-    let settings = SocketSettings { largest_answer: 64 << 20, ..node.providers.settings.clone() };
+async fn memory_is_reserved_by_response_size_not_by_the_limit() {
+    let mut node = SocketProvidersFixture::new();
+    let settings = SocketProviderSettings { max_response_bytes: 64 << 20, ..node.providers.settings.clone() };
     node.providers = Arc::new(SocketProviders::new(settings, Arc::new(node.clock.clone())));
-    let memory = NodeMemory::new(16 << 20);
+    let memory = MemoryAccount::new(16 << 20);
     for (provider, size) in [("mock", 1 << 20), ("large", 7 << 20)] {
         node.serve(&format!("first/{provider}.sock"), move |_, _| {
-            Ok(MountResponse { files: vec![file("a", &vec![7; size])], ..good() })
+            Ok(MountResponse { files: vec![file("a", &vec![7; size])], ..valid_response() })
         });
     }
     let clock: SharedClock = Arc::new(node.clock.clone());
-    let fill = || memory.fill(Urgency::Mount, DEADLINE, &clock);
-    node.fill_within(&fill(), "mock").await.unwrap();
+    let fill = || memory.fetch_memory(Urgency::Mount, CALL_DEADLINE, &clock);
+    node.fetch_with_memory(&fill(), "mock").await.unwrap();
     // 256 KiB, 1 MiB without the other fields, 4 MiB.
     assert_eq!(node.calls.swap(0, Ordering::SeqCst), 3);
     // A mount may have 12 MiB, which is enough for a message of 6 MiB and its content.
-    let refusal = node.fill_within(&fill(), "large").await.unwrap_err();
+    let refusal = node.fetch_with_memory(&fill(), "large").await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::VolumeMemoryExhausted);
     assert_eq!(node.calls.load(Ordering::SeqCst), 4);
 }
 
 #[tokio::test]
 async fn the_wait_for_memory_does_not_shorten_the_time_of_the_provider() {
-    let mut node = Node::new();
+    let mut node = SocketProvidersFixture::new();
     let clock = node.clock.clone();
     node.serve("first/mock.sock", move |_, _| {
         clock.advance(Duration::from_secs(6));
-        Ok(good())
+        Ok(valid_response())
     });
     let clock: SharedClock = Arc::new(node.clock.clone());
-    let memory = NodeMemory::new(1 << 20);
-    let fill = || memory.fill(Urgency::Mount, DEADLINE, &clock);
+    let memory = MemoryAccount::new(1 << 20);
+    let fill = || memory.fetch_memory(Urgency::Mount, CALL_DEADLINE, &clock);
     let (other, own) = (fill(), fill());
-    other.begin(400 << 10).await.unwrap();
-    let mut filled = Box::pin(node.fill_within(&own, "mock"));
+    other.reserve_read_memory(400 << 10).await.unwrap();
+    let mut filled = Box::pin(node.fetch_with_memory(&own, "mock"));
     assert!(futures::poll!(&mut filled).is_pending());
     node.clock.advance(Duration::from_secs(85));
     drop(other);
@@ -379,20 +379,20 @@ async fn the_wait_for_memory_does_not_shorten_the_time_of_the_provider() {
 }
 
 #[tokio::test]
-async fn what_a_provider_says_is_shown_without_the_pods_secrets() {
-    let mut node = Node::new();
+async fn provider_messages_are_redacted() {
+    let mut node = SocketProvidersFixture::new();
     node.serve("first/mock.sock", |_, request| {
         let text = format!("no: {} {}", request.attributes, request.secrets);
         Err(Status::permission_denied(text))
     });
-    let refusal = node.fill("mock").await.unwrap_err();
+    let refusal = node.fetch("mock").await.unwrap_err();
     assert_eq!((refusal.code, refusal.retry), (OutcomeCode::ProviderError, RetryClass::Denied));
     assert!(refusal.message.contains("PermissionDenied: no: "), "{}", refusal.message);
     assert!(!format!("{refusal:?}").contains("planted"), "{refusal:?}");
 }
 
 #[test]
-fn every_problem_of_an_answer_is_told_at_once() {
+fn all_response_problems_are_reported_together() {
     let answer = MountResponse {
         object_version: vec![version("", "1"), version("a", "\n")],
         error: None,
@@ -403,49 +403,49 @@ fn every_problem_of_an_answer_is_told_at_once() {
             file("a", b""),
             file("a", b""),
             file("a/b", b""),
-            with_mode("c", 0o1777, b""),
-            with_mode("d", -1, b""),
+            file_with_mode("c", 0o1777, b""),
+            file_with_mode("d", -1, b""),
         ],
     };
-    let problems = parse_answer(answer).unwrap_err();
-    let count = |test: fn(&AnswerProblem) -> bool| problems.iter().filter(|it| test(it)).count();
-    assert_eq!(count(|it| matches!(it, AnswerProblem::Version { .. })), 2);
-    assert_eq!(count(|it| matches!(it, AnswerProblem::Path { .. })), 3);
-    assert_eq!(count(|it| matches!(it, AnswerProblem::Collision { .. })), 2);
-    assert_eq!(count(|it| matches!(it, AnswerProblem::Mode { .. })), 2);
+    let problems = parse_response(answer).unwrap_err();
+    let count = |test: fn(&ProviderResponseProblem) -> bool| problems.iter().filter(|it| test(it)).count();
+    assert_eq!(count(|it| matches!(it, ProviderResponseProblem::InvalidVersion { .. })), 2);
+    assert_eq!(count(|it| matches!(it, ProviderResponseProblem::InvalidPath { .. })), 3);
+    assert_eq!(count(|it| matches!(it, ProviderResponseProblem::PathCollision { .. })), 2);
+    assert_eq!(count(|it| matches!(it, ProviderResponseProblem::InvalidMode { .. })), 2);
 }
 
 #[test]
-fn answers_that_upstream_takes_and_that_would_leave_a_volume_empty_are_refused() {
+fn responses_without_files_or_versions_are_rejected() {
     let cases = [
-        (MountResponse { files: Vec::new(), ..good() }, AnswerProblem::NoFile),
-        (MountResponse { object_version: Vec::new(), ..good() }, AnswerProblem::NoVersion),
+        (MountResponse { files: Vec::new(), ..valid_response() }, ProviderResponseProblem::NoFiles),
+        (MountResponse { object_version: Vec::new(), ..valid_response() }, ProviderResponseProblem::NoObjectVersion),
         (
-            MountResponse { error: Some(Error { code: "Broken\n".to_owned() }), ..good() },
-            AnswerProblem::Failed { code: "Broken".to_owned() },
+            MountResponse { error: Some(Error { code: "Broken\n".to_owned() }), ..valid_response() },
+            ProviderResponseProblem::ReportedError { code: "Broken".to_owned() },
         ),
     ];
     for (answer, expected) in cases {
-        assert_eq!(parse_answer(answer).unwrap_err(), [expected]);
+        assert_eq!(parse_response(answer).unwrap_err(), [expected]);
     }
 }
 
 #[test]
 fn ten_thousand_problems_make_a_short_message() {
     let files = (0..10_000).map(|_| file(&"../".repeat(100), b"")).collect();
-    let problems = parse_answer(MountResponse { files, ..good() }).unwrap_err();
-    let refusal = refusal::of_answer(&"mock".parse().unwrap(), &problems);
+    let problems = parse_response(MountResponse { files, ..valid_response() }).unwrap_err();
+    let refusal = call_error::invalid_response_error(&"mock".parse().unwrap(), &problems);
     assert!(refusal.message.len() < 3_000 && refusal.message.ends_with("and 9990 more"));
 }
 
 proptest! {
     #[test]
-    fn what_is_accepted_can_be_published(
+    fn accepted_response_can_be_published(
         paths in prop::collection::vec("[ab/.]{0,5}", 0..6),
         mode in -1_i32..600,
     ) {
-        let files = paths.iter().map(|path| with_mode(path, mode, b"x")).collect();
-        if let Ok(filling) = parse_answer(MountResponse { files, ..good() }) {
+        let files = paths.iter().map(|path| file_with_mode(path, mode, b"x")).collect();
+        if let Ok(filling) = parse_response(MountResponse { files, ..valid_response() }) {
             let entries: Vec<_> = filling
                 .files
                 .iter()

@@ -10,25 +10,25 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::classes::ClassError;
-use crate::reporter::{Notice, NoticeKind, ReportError, VolumeReport};
-use crate::rotation::ClassWishes;
+use crate::reporter::{PodEvent, PodEventKind, StatusReportError, VolumeReport};
+use crate::rotation::RotationPolicy;
 
 /// Volumes in memory, whose provider answers as it is told.
 #[derive(Debug)]
-struct Shelf {
+struct FakeRotatableVolumes {
     clock: ManualClock,
     volumes: Mutex<BTreeMap<PathBuf, RotatingVolume>>,
-    looks: Mutex<Vec<(PathBuf, Urgency, i64)>>,
+    polls: Mutex<Vec<(PathBuf, Urgency, i64)>>,
     scrubs: Mutex<Vec<(PathBuf, i64)>>,
-    retry: Mutex<Option<RetryClass>>,
+    failure: Mutex<Option<RetryClass>>,
     /// How long a look takes.
-    takes: Duration,
+    rotation_time: Duration,
     running: AtomicUsize,
-    most_running: AtomicUsize,
+    max_running: AtomicUsize,
 }
 
 #[async_trait]
-impl Volumes for Shelf {
+impl RotatableVolumes for FakeRotatableVolumes {
     fn volumes(&self) -> Vec<RotatingVolume> {
         self.volumes.lock().values().cloned().collect()
     }
@@ -36,18 +36,18 @@ impl Volumes for Shelf {
     async fn rotate(&self, target: &Path, urgency: Urgency, looked: Option<Timestamp>) {
         let began = self.clock.now();
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most_running.fetch_max(running, Ordering::SeqCst);
-        if !self.takes.is_zero() {
-            self.clock.sleep(self.takes).await;
+        self.max_running.fetch_max(running, Ordering::SeqCst);
+        if !self.rotation_time.is_zero() {
+            self.clock.sleep(self.rotation_time).await;
         }
         self.running.fetch_sub(1, Ordering::SeqCst);
         let mut volumes = self.volumes.lock();
         let volume = volumes.get_mut(target).unwrap();
-        assert_eq!(volume.clock.looked(), looked);
-        self.looks.lock().push((target.to_owned(), urgency, began.as_second()));
-        match *self.retry.lock() {
-            Some(retry) => volume.clock.failed(began, retry),
-            None => volume.clock.succeeded(began, &ClassWishes::default(), []),
+        assert_eq!(volume.history.last_attempt(), looked);
+        self.polls.lock().push((target.to_owned(), urgency, began.as_second()));
+        match *self.failure.lock() {
+            Some(retry) => volume.history.record_failure(began, retry),
+            None => volume.history.record_success(began, &RotationPolicy::default(), []),
         }
     }
 
@@ -60,10 +60,10 @@ impl Volumes for Shelf {
 
 /// Classes that can be changed.
 #[derive(Debug, Default)]
-struct Classes(Mutex<Option<SecretProviderClass>>);
+struct FakeRotationClasses(Mutex<Option<SecretProviderClass>>);
 
 #[async_trait]
-impl ClassSource for Classes {
+impl ClassSource for FakeRotationClasses {
     async fn class(
         &self,
         namespace: &str,
@@ -77,27 +77,27 @@ impl ClassSource for Classes {
 }
 
 #[derive(Debug, Default)]
-struct Ears(Mutex<Vec<Notice>>);
+struct RotationEventRecorder(Mutex<Vec<PodEvent>>);
 
 #[async_trait]
-impl Reporter for Ears {
-    async fn report(&self, _report: &VolumeReport) -> Result<(), ReportError> {
+impl Reporter for RotationEventRecorder {
+    async fn report_status(&self, _report: &VolumeReport) -> Result<(), StatusReportError> {
         Ok(())
     }
 
-    fn tell(&self, notice: Notice) {
+    fn emit_event(&self, notice: PodEvent) {
         self.0.lock().push(notice);
     }
 
-    fn forget(&self, _target: &Path) {}
+    fn forget_volume(&self, _target: &Path) {}
 }
 
 /// A node in virtual time.
-struct Scene {
+struct RotatorFixture {
     clock: ManualClock,
-    shelf: Arc<Shelf>,
-    classes: Arc<Classes>,
-    ears: Arc<Ears>,
+    volumes: Arc<FakeRotatableVolumes>,
+    classes: Arc<FakeRotationClasses>,
+    reporter: Arc<RotationEventRecorder>,
     stop: Option<oneshot::Sender<()>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -109,10 +109,10 @@ fn target(number: usize) -> PathBuf {
 }
 
 fn volume(number: usize, checked: i64) -> RotatingVolume {
-    let mut clock = VolumeClock::default();
+    let mut clock = PollHistory::default();
     let checked = Timestamp::from_second(checked).unwrap();
-    clock.succeeded(checked, &ClassWishes::default(), []);
-    let pod = Pod {
+    clock.record_success(checked, &RotationPolicy::default(), []);
+    let pod = VolumePod {
         namespace: "clusters".to_owned(),
         name: format!("pod-{number}"),
         uid: number.to_string(),
@@ -123,9 +123,9 @@ fn volume(number: usize, checked: i64) -> RotatingVolume {
         target: target(number),
         pod,
         class_name: "managed-azure-cpo".to_owned(),
-        clock,
-        stamps: BTreeMap::new(),
-        proofs: Some(Proofs::default()),
+        history: clock,
+        timestamps: BTreeMap::new(),
+        proofs: Some(PodCredentials::default()),
         generation: 1,
     }
 }
@@ -138,16 +138,16 @@ fn class(annotations: &[(&str, &str)]) -> SecretProviderClass {
     class
 }
 
-impl Scene {
-    async fn open(
+impl RotatorFixture {
+    async fn start(
         volumes: impl IntoIterator<Item = RotatingVolume>,
         settings: RotatorSettings,
         takes: Duration,
     ) -> Self {
-        Self::open_with(Some(class(&[])), volumes, settings, takes).await
+        Self::start_with_class(Some(class(&[])), volumes, settings, takes).await
     }
 
-    async fn open_with(
+    async fn start_with_class(
         class: Option<SecretProviderClass>,
         volumes: impl IntoIterator<Item = RotatingVolume>,
         settings: RotatorSettings,
@@ -155,22 +155,22 @@ impl Scene {
     ) -> Self {
         let clock = ManualClock::starting_at(Timestamp::from_second(START).unwrap());
         let volumes = volumes.into_iter().map(|it| (it.target.clone(), it)).collect();
-        let shelf = Arc::new(Shelf {
+        let shelf = Arc::new(FakeRotatableVolumes {
             clock: clock.clone(),
             volumes: Mutex::new(volumes),
-            looks: Mutex::default(),
+            polls: Mutex::default(),
             scrubs: Mutex::default(),
-            retry: Mutex::default(),
-            takes,
+            failure: Mutex::default(),
+            rotation_time: takes,
             running: AtomicUsize::new(0),
-            most_running: AtomicUsize::new(0),
+            max_running: AtomicUsize::new(0),
         });
-        let classes = Arc::new(Classes(Mutex::new(class)));
-        let ears = Arc::new(Ears::default());
+        let classes = Arc::new(FakeRotationClasses(Mutex::new(class)));
+        let ears = Arc::new(RotationEventRecorder::default());
         let rotator = Rotator::new(
-            Arc::<Shelf>::clone(&shelf),
-            Arc::<Classes>::clone(&classes),
-            Arc::<Ears>::clone(&ears),
+            Arc::<FakeRotatableVolumes>::clone(&shelf),
+            Arc::<FakeRotationClasses>::clone(&classes),
+            Arc::<RotationEventRecorder>::clone(&ears),
             Arc::new(clock.clone()),
             settings,
         );
@@ -178,32 +178,32 @@ impl Scene {
         let task = tokio::spawn(rotator.run(async move {
             let _sent = stopped.await;
         }));
-        let scene = Self { clock, shelf, classes, ears, stop: Some(stop), task };
-        settle().await;
+        let scene = Self { clock, volumes: shelf, classes, reporter: ears, stop: Some(stop), task };
+        yield_until_idle().await;
         scene
     }
 
-    async fn pass(&self, seconds: u64) {
+    async fn advance(&self, seconds: u64) {
         for _ in 0..seconds * 2 {
             self.clock.advance(Duration::from_millis(500));
-            settle().await;
+            yield_until_idle().await;
         }
     }
 
-    fn looks_at(&self, number: usize) -> Vec<(Urgency, i64)> {
-        let looks = self.shelf.looks.lock();
+    fn polls_of(&self, number: usize) -> Vec<(Urgency, i64)> {
+        let looks = self.volumes.polls.lock();
         let target = target(number);
         looks.iter().filter(|it| it.0 == target).map(|(_, u, at)| (*u, at - START)).collect()
     }
 
-    async fn end(mut self) {
+    async fn shut_down(mut self) {
         drop(self.stop.take());
         self.task.await.unwrap();
     }
 }
 
 /// Lets every task come to rest.
-async fn settle() {
+async fn yield_until_idle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
@@ -214,12 +214,12 @@ fn settings(interval: &str) -> RotatorSettings {
 }
 
 #[tokio::test]
-async fn every_volume_is_looked_at_once_in_an_interval_without_the_kubelet() {
+async fn every_volume_is_polled_once_per_interval_without_the_kubelet() {
     let volumes = (0..20).map(|number| volume(number, START));
-    let scene = Scene::open(volumes, settings("2m"), Duration::ZERO).await;
-    scene.pass(1_200).await;
+    let scene = RotatorFixture::start(volumes, settings("2m"), Duration::ZERO).await;
+    scene.advance(1_200).await;
     for number in 0..20 {
-        let looks = scene.looks_at(number);
+        let looks = scene.polls_of(number);
         assert!((9..=11).contains(&looks.len()), "{looks:?}");
         assert!(looks.iter().all(|(urgency, _)| *urgency == Urgency::Rotation));
         let times: Vec<_> = looks.iter().map(|(_, at)| *at).collect();
@@ -228,151 +228,151 @@ async fn every_volume_is_looked_at_once_in_an_interval_without_the_kubelet() {
             "{times:?}"
         );
     }
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test]
 async fn no_more_volumes_are_rotated_at_once_than_the_settings_say() {
     let volumes = (0..50).map(|number| volume(number, START - 10_000));
-    let scene = Scene::open(volumes, settings("1h"), Duration::from_secs(3)).await;
-    scene.pass(40).await;
-    assert_eq!(scene.shelf.looks.lock().len(), 50);
-    assert_eq!(scene.shelf.most_running.load(Ordering::SeqCst), RotatorSettings::AT_ONCE.get());
-    scene.end().await;
+    let scene = RotatorFixture::start(volumes, settings("1h"), Duration::from_secs(3)).await;
+    scene.advance(40).await;
+    assert_eq!(scene.volumes.polls.lock().len(), 50);
+    assert_eq!(scene.volumes.max_running.load(Ordering::SeqCst), RotatorSettings::DEFAULT_MAX_CONCURRENT.get());
+    scene.shut_down().await;
 }
 
 #[tokio::test]
 async fn a_new_value_of_the_annotation_refreshes_every_volume_of_the_class_within_seconds() {
     let volumes = (0..10).map(|number| volume(number, START));
-    let scene = Scene::open(volumes, settings("1h"), Duration::ZERO).await;
-    scene.pass(60).await;
-    assert_eq!(scene.shelf.looks.lock().len(), 0);
-    *scene.classes.0.lock() = Some(class(&[(ClassWishes::REFRESH, "now")]));
-    scene.pass(10).await;
+    let scene = RotatorFixture::start(volumes, settings("1h"), Duration::ZERO).await;
+    scene.advance(60).await;
+    assert_eq!(scene.volumes.polls.lock().len(), 0);
+    *scene.classes.0.lock() = Some(class(&[(RotationPolicy::REFRESH, "now")]));
+    scene.advance(10).await;
     for number in 0..10 {
-        let looks = scene.looks_at(number);
-        assert_eq!(looks.first().map(|(urgency, _)| *urgency), Some(Urgency::Refresh), "{looks:?}");
+        let looks = scene.polls_of(number);
+        assert_eq!(looks.first().map(|(urgency, _)| *urgency), Some(Urgency::ForceRefresh), "{looks:?}");
     }
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test]
 async fn the_interval_of_the_class_overrules_that_of_the_node() {
-    let scene = Scene::open([volume(1, START)], settings("1h"), Duration::ZERO).await;
-    *scene.classes.0.lock() = Some(class(&[(ClassWishes::INTERVAL, "1m")]));
-    scene.pass(200).await;
-    assert_eq!(scene.looks_at(1).len(), 3);
-    scene.end().await;
+    let scene = RotatorFixture::start([volume(1, START)], settings("1h"), Duration::ZERO).await;
+    *scene.classes.0.lock() = Some(class(&[(RotationPolicy::INTERVAL, "1m")]));
+    scene.advance(200).await;
+    assert_eq!(scene.polls_of(1).len(), 3);
+    scene.shut_down().await;
 }
 
 #[tokio::test]
-async fn an_interval_that_cannot_be_read_is_told_once_and_the_nodes_own_is_kept() {
+async fn invalid_interval_annotation_is_reported_once_and_the_node_interval_applies() {
     let volumes = [volume(1, START), volume(2, START)];
-    let scene = Scene::open(volumes, settings("2m"), Duration::ZERO).await;
-    *scene.classes.0.lock() = Some(class(&[(ClassWishes::INTERVAL, "soon")]));
-    scene.pass(140).await;
-    let notices = scene.ears.0.lock().clone();
+    let scene = RotatorFixture::start(volumes, settings("2m"), Duration::ZERO).await;
+    *scene.classes.0.lock() = Some(class(&[(RotationPolicy::INTERVAL, "soon")]));
+    scene.advance(140).await;
+    let notices = scene.reporter.0.lock().clone();
     let [notice] = notices.as_slice() else { panic!("{notices:?}") };
-    assert_eq!(notice.kind, NoticeKind::Failed(OutcomeCode::SecretProviderClassInvalid));
-    for part in ["clusters/managed-azure-cpo", ClassWishes::INTERVAL, "soon", "5m"] {
+    assert_eq!(notice.kind, PodEventKind::Failed(OutcomeCode::SecretProviderClassInvalid));
+    for part in ["clusters/managed-azure-cpo", RotationPolicy::INTERVAL, "soon", "5m"] {
         assert!(notice.message.contains(part), "{}", notice.message);
     }
-    assert_eq!(scene.looks_at(1).len(), 1);
+    assert_eq!(scene.polls_of(1).len(), 1);
 
     *scene.classes.0.lock() = Some(class(&[]));
-    scene.pass(5).await;
-    let last = scene.ears.0.lock().last().map(|notice| notice.kind);
-    assert_eq!(last, Some(NoticeKind::Recovered(OutcomeCode::SecretProviderClassInvalid)));
-    scene.end().await;
+    scene.advance(5).await;
+    let last = scene.reporter.0.lock().last().map(|notice| notice.kind);
+    assert_eq!(last, Some(PodEventKind::Recovered(OutcomeCode::SecretProviderClassInvalid)));
+    scene.shut_down().await;
 }
 
 #[tokio::test]
-async fn a_workload_identity_without_a_token_waits_for_the_kubelet_and_tells_when_it_waits_long() {
+async fn workload_identity_without_token_waits_and_reports_a_long_wait() {
     let restored = RotatingVolume { proofs: None, ..volume(1, START) };
-    let scene = Scene::open([restored], settings("2m"), Duration::ZERO).await;
-    scene.pass(400).await;
-    assert_eq!(scene.looks_at(1), []);
-    assert_eq!(scene.ears.0.lock().len(), 0);
-    scene.pass(60).await;
-    let kinds: Vec<_> = scene.ears.0.lock().iter().map(|notice| notice.kind).collect();
-    assert_eq!(kinds, [NoticeKind::Failed(OutcomeCode::TokenNotFound)]);
+    let scene = RotatorFixture::start([restored], settings("2m"), Duration::ZERO).await;
+    scene.advance(400).await;
+    assert_eq!(scene.polls_of(1), []);
+    assert_eq!(scene.reporter.0.lock().len(), 0);
+    scene.advance(60).await;
+    let kinds: Vec<_> = scene.reporter.0.lock().iter().map(|notice| notice.kind).collect();
+    assert_eq!(kinds, [PodEventKind::Failed(OutcomeCode::TokenNotFound)]);
 
-    scene.shelf.volumes.lock().get_mut(&target(1)).unwrap().proofs = Some(Proofs::default());
-    scene.pass(5).await;
-    assert_eq!(scene.looks_at(1).len(), 1);
-    assert_eq!(scene.ears.0.lock().len(), 2);
-    scene.end().await;
+    scene.volumes.volumes.lock().get_mut(&target(1)).unwrap().proofs = Some(PodCredentials::default());
+    scene.advance(5).await;
+    assert_eq!(scene.polls_of(1).len(), 1);
+    assert_eq!(scene.reporter.0.lock().len(), 2);
+    scene.shut_down().await;
 }
 
 #[tokio::test]
-async fn a_volume_whose_class_is_not_to_be_had_is_not_told_to_lack_a_token() {
+async fn volume_with_unavailable_class_is_not_reported_as_missing_a_token() {
     let restored = RotatingVolume { proofs: None, ..volume(1, START) };
-    let scene = Scene::open_with(None, [restored], settings("2m"), Duration::ZERO).await;
-    scene.pass(460).await;
-    let notices = scene.ears.0.lock().clone();
+    let scene = RotatorFixture::start_with_class(None, [restored], settings("2m"), Duration::ZERO).await;
+    scene.advance(460).await;
+    let notices = scene.reporter.0.lock().clone();
     let [notice] = notices.as_slice() else { panic!("{notices:?}") };
-    assert_eq!(notice.kind, NoticeKind::Failed(OutcomeCode::ClassSourceUnavailable));
+    assert_eq!(notice.kind, PodEventKind::Failed(OutcomeCode::ClassSourceUnavailable));
     assert!(notice.message.contains("clusters/managed-azure-cpo"), "{}", notice.message);
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test]
-async fn what_is_past_its_end_is_told_until_something_newer_is_mounted() {
+async fn expired_object_is_reported_until_a_newer_one_is_mounted() {
     let mut expired = volume(1, START);
     let end = Timestamp::from_second(START + 100).unwrap();
-    let stamps = Stamps { not_after: Some(end), ..Stamps::default() };
-    expired.stamps.insert("secret/cpo".to_owned(), stamps);
-    let scene = Scene::open([expired], settings("2m"), Duration::ZERO).await;
-    scene.pass(95).await;
-    assert_eq!(scene.ears.0.lock().len(), 0);
-    scene.pass(300).await;
-    let notices = scene.ears.0.lock().clone();
+    let stamps = ObjectTimestamps { not_after: Some(end), ..ObjectTimestamps::default() };
+    expired.timestamps.insert("secret/cpo".to_owned(), stamps);
+    let scene = RotatorFixture::start([expired], settings("2m"), Duration::ZERO).await;
+    scene.advance(95).await;
+    assert_eq!(scene.reporter.0.lock().len(), 0);
+    scene.advance(300).await;
+    let notices = scene.reporter.0.lock().clone();
     let [notice] = notices.as_slice() else { panic!("{notices:?}") };
-    assert_eq!(notice.kind, NoticeKind::Failed(OutcomeCode::ObjectExpired));
+    assert_eq!(notice.kind, PodEventKind::Failed(OutcomeCode::ObjectExpired));
     assert!(notice.message.contains("secret/cpo"), "{}", notice.message);
     // Every 30 s instead of every two minutes.
-    assert!(scene.looks_at(1).len() >= 9, "{:?}", scene.looks_at(1));
-    scene.end().await;
+    assert!(scene.polls_of(1).len() >= 9, "{:?}", scene.polls_of(1));
+    scene.shut_down().await;
 }
 
 #[tokio::test]
 async fn failures_back_off_and_the_volume_recovers_within_an_interval_of_their_end() {
-    let scene = Scene::open([volume(1, START)], settings("2m"), Duration::ZERO).await;
-    *scene.shelf.retry.lock() = Some(RetryClass::Transient);
-    scene.pass(1_000).await;
-    let failed = scene.looks_at(1).len();
-    assert!((8..=13).contains(&failed), "{:?}", scene.looks_at(1));
-    *scene.shelf.retry.lock() = None;
-    scene.pass(146).await;
-    assert!(scene.shelf.volumes.lock()[&target(1)].clock.failures() == 0);
-    scene.end().await;
+    let scene = RotatorFixture::start([volume(1, START)], settings("2m"), Duration::ZERO).await;
+    *scene.volumes.failure.lock() = Some(RetryClass::Transient);
+    scene.advance(1_000).await;
+    let failed = scene.polls_of(1).len();
+    assert!((8..=13).contains(&failed), "{:?}", scene.polls_of(1));
+    *scene.volumes.failure.lock() = None;
+    scene.advance(146).await;
+    assert!(scene.volumes.volumes.lock()[&target(1)].history.failure_count() == 0);
+    scene.shut_down().await;
 }
 
 #[tokio::test]
 async fn retired_generations_are_scrubbed_after_their_grace_and_after_a_restart_at_once() {
     let off = RotatorSettings { interval: None, ..RotatorSettings::default() };
-    let scene = Scene::open([volume(1, START)], off, Duration::ZERO).await;
-    scene.pass(100).await;
-    assert_eq!(*scene.shelf.scrubs.lock(), [(target(1), START)]);
-    scene.shelf.volumes.lock().get_mut(&target(1)).unwrap().generation = 2;
-    scene.pass(60).await;
-    assert_eq!(scene.shelf.scrubs.lock().len(), 1);
-    scene.pass(5).await;
-    assert_eq!(scene.shelf.scrubs.lock().len(), 2);
-    assert_eq!(scene.shelf.looks.lock().len(), 0, "the node does not rotate");
-    scene.end().await;
+    let scene = RotatorFixture::start([volume(1, START)], off, Duration::ZERO).await;
+    scene.advance(100).await;
+    assert_eq!(*scene.volumes.scrubs.lock(), [(target(1), START)]);
+    scene.volumes.volumes.lock().get_mut(&target(1)).unwrap().generation = 2;
+    scene.advance(60).await;
+    assert_eq!(scene.volumes.scrubs.lock().len(), 1);
+    scene.advance(5).await;
+    assert_eq!(scene.volumes.scrubs.lock().len(), 2);
+    assert_eq!(scene.volumes.polls.lock().len(), 0, "the node does not rotate");
+    scene.shut_down().await;
 }
 
 #[tokio::test]
-async fn what_has_begun_is_brought_to_its_end_and_nothing_new_begins() {
+async fn stop_finishes_running_rotations_and_starts_no_new_ones() {
     let volumes = (0..20).map(|number| volume(number, START - 10_000));
-    let mut scene = Scene::open(volumes, settings("1h"), Duration::from_secs(10)).await;
-    scene.pass(1).await;
-    let running = scene.shelf.running.load(Ordering::SeqCst);
-    assert_eq!(running, RotatorSettings::AT_ONCE.get());
+    let mut scene = RotatorFixture::start(volumes, settings("1h"), Duration::from_secs(10)).await;
+    scene.advance(1).await;
+    let running = scene.volumes.running.load(Ordering::SeqCst);
+    assert_eq!(running, RotatorSettings::DEFAULT_MAX_CONCURRENT.get());
     drop(scene.stop.take());
-    scene.pass(30).await;
-    assert_eq!(scene.shelf.looks.lock().len(), running);
+    scene.advance(30).await;
+    assert_eq!(scene.volumes.polls.lock().len(), running);
     assert!(scene.task.is_finished());
-    scene.end().await;
+    scene.shut_down().await;
 }

@@ -11,149 +11,149 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
-use crate::kubernetes::KubeClassesSettings;
+use crate::kubernetes::KubeClassCacheSettings;
 use crate::metrics::NodeMetrics;
-use crate::reporter::{ReportError, VolumeReport};
-use crate::sync::secrets::SecretError;
+use crate::reporter::{StatusReportError, VolumeReport};
+use crate::sync::secret_applier::SecretApplyError;
 
 #[derive(Debug, Default)]
-struct Ears(Mutex<Vec<NoticeKind>>);
+struct FakeSecretSyncReporter(Mutex<Vec<PodEventKind>>);
 
 #[async_trait]
-impl Reporter for Ears {
-    async fn report(&self, _report: &VolumeReport) -> Result<(), ReportError> {
+impl Reporter for FakeSecretSyncReporter {
+    async fn report_status(&self, _report: &VolumeReport) -> Result<(), StatusReportError> {
         Ok(())
     }
 
-    fn tell(&self, notice: Notice) {
+    fn emit_event(&self, notice: PodEvent) {
         self.0.lock().push(notice.kind);
     }
 
-    fn forget(&self, _target: &std::path::Path) {}
+    fn forget_volume(&self, _target: &std::path::Path) {}
 }
 
-type Answer = BoxFuture<'static, Result<http::Response<Body>, Infallible>>;
+type ApiResponseFuture = BoxFuture<'static, Result<http::Response<Body>, Infallible>>;
 
 /// A controller that follows one status, and whose looks come to what they are told to.
-struct Scene {
+struct SecretSyncFixture {
     clock: ManualClock,
-    ears: Arc<Ears>,
+    reporter: Arc<FakeSecretSyncReporter>,
     sync: SecretSync,
     status: SecretProviderClassPodStatus,
 }
 
-impl Scene {
+impl SecretSyncFixture {
     /// Its API server is silent.
     fn new() -> Self {
-        let mut scene = Self::served_by(|_| Box::pin(std::future::pending()));
-        scene.sync.follow(scene.status.clone());
+        let mut scene = Self::with_api(|_| Box::pin(std::future::pending()));
+        scene.sync.track_pod_status(scene.status.clone());
         scene
     }
 
     /// It follows nothing yet.
-    fn served_by(answer: impl Fn(&str) -> Answer + Send + 'static) -> Self {
+    fn with_api(answer: impl Fn(&str) -> ApiResponseFuture + Send + 'static) -> Self {
         let service = tower::service_fn(move |request: http::Request<Body>| {
             answer(&request.uri().to_string())
         });
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
         let client = kube::Client::new(service, "default");
-        let api = NodeApi::new(KubernetesApi::of_client(client, Arc::new(clock.clone())));
-        let classes = Arc::new(KubeClasses::new(api.clone(), KubeClassesSettings::default()));
-        let ears = Arc::new(Ears::default());
+        let api = NodeKubernetesApi::new(KubernetesApi::from_client(client, Arc::new(clock.clone())));
+        let classes = Arc::new(KubeClassCache::new(api.clone(), KubeClassCacheSettings::default()));
+        let reporter = Arc::new(FakeSecretSyncReporter::default());
         let settings = SecretSyncSettings {
             node: "node".to_owned(),
             driver: "secrets-store.csi.k8s.io".to_owned(),
             kubelet_directory: "/var/lib/kubelet".into(),
             interval: PollInterval::DEFAULT,
         };
-        let reporter: Arc<dyn Reporter> = Arc::<Ears>::clone(&ears);
+        let reporter: Arc<dyn Reporter> = Arc::<FakeSecretSyncReporter>::clone(&reporter);
         let sync = SecretSync::new(api, classes, reporter, settings);
         let status: SecretProviderClassPodStatus =
             serde_json::from_value(json!({"metadata": {"namespace": "n", "name": "p-n-c"}}))
                 .unwrap();
-        Self { clock, ears, sync, status }
+        Self { clock, reporter, sync, status }
     }
 
     /// The next look comes to this; gives what was told.
-    fn look(&mut self, outcome: Result<Done, SyncError>) -> Vec<NoticeKind> {
+    fn finish_next_reconcile(&mut self, outcome: Result<SecretSyncOutcome, SecretSyncError>) -> Vec<PodEventKind> {
         self.clock.advance(Duration::from_mins(6));
-        let look = self.sync.schedule.begin(self.sync.now()).unwrap();
-        self.sync.end(&look, &self.status, outcome);
-        std::mem::take(&mut *self.ears.0.lock())
+        let look = self.sync.schedule.start_due(self.sync.now()).unwrap();
+        self.sync.finish_reconcile(&look, &self.status, outcome);
+        std::mem::take(&mut *self.reporter.0.lock())
     }
 }
 
-fn failure() -> Result<Done, SyncError> {
-    Err(SyncError::Secret(SecretError::OtherType {
+fn failure() -> Result<SecretSyncOutcome, SecretSyncError> {
+    Err(SecretSyncError::ApplySecret(SecretApplyError::TypeMismatch {
         namespace: "n".to_owned(),
         name: "s".to_owned(),
         wanted: "Opaque".to_owned(),
     }))
 }
 
-fn looked<const N: usize>(secrets: [(&str, Ensured); N]) -> Done {
+fn reconciled<const N: usize>(secrets: [(&str, SecretApplyOutcome); N]) -> SecretSyncOutcome {
     let secrets = secrets.map(|(name, ensured)| (name.to_owned(), ensured)).into();
-    Done::Looked { secrets, patience: Duration::from_mins(10) }
+    SecretSyncOutcome::Reconciled { secrets, report_skipped_after: Duration::from_mins(10) }
 }
 
-fn in_step() -> Done {
-    looked([("s", Ensured::InStep)])
+fn in_sync() -> SecretSyncOutcome {
+    reconciled([("s", SecretApplyOutcome::InSync)])
 }
 
-const STOOD_BACK: Ensured = Ensured::StoodBack { written: Timestamp::UNIX_EPOCH };
-const FAILED: NoticeKind = NoticeKind::Failed(OutcomeCode::SecretNotSynced);
-const RECOVERED: NoticeKind = NoticeKind::Recovered(OutcomeCode::SecretNotSynced);
+const SKIPPED_OLDER: SecretApplyOutcome = SecretApplyOutcome::SkippedOlder { content_since: Timestamp::UNIX_EPOCH };
+const FAILED: PodEventKind = PodEventKind::Failed(OutcomeCode::SecretNotSynced);
+const RECOVERED: PodEventKind = PodEventKind::Recovered(OutcomeCode::SecretNotSynced);
 
 #[tokio::test]
-async fn what_fails_is_told_as_long_as_it_fails_and_its_end_once() {
-    let mut scene = Scene::new();
+async fn failures_are_reported_each_time_and_recovery_once() {
+    let mut scene = SecretSyncFixture::new();
     for _ in 0..3 {
-        assert_eq!(scene.look(failure()), [FAILED]);
+        assert_eq!(scene.finish_next_reconcile(failure()), [FAILED]);
     }
-    assert_eq!(scene.look(Ok(in_step())), [RECOVERED]);
-    assert_eq!(scene.look(Ok(in_step())), []);
+    assert_eq!(scene.finish_next_reconcile(Ok(in_sync())), [RECOVERED]);
+    assert_eq!(scene.finish_next_reconcile(Ok(in_sync())), []);
 }
 
 #[tokio::test]
-async fn a_class_that_wants_no_secrets_any_more_has_mended_nothing() {
-    let mut scene = Scene::new();
-    assert_eq!(scene.look(failure()), [FAILED]);
-    assert_eq!(scene.look(Ok(Done::NothingToDo)), []);
-    assert_eq!(scene.look(Ok(in_step())), []);
+async fn removing_secret_objects_emits_no_recovery() {
+    let mut scene = SecretSyncFixture::new();
+    assert_eq!(scene.finish_next_reconcile(failure()), [FAILED]);
+    assert_eq!(scene.finish_next_reconcile(Ok(SecretSyncOutcome::NoSecretObjects)), []);
+    assert_eq!(scene.finish_next_reconcile(Ok(in_sync())), []);
 }
 
 #[tokio::test]
-async fn standing_back_is_told_once_it_lasts() {
-    let mut scene = Scene::new();
-    let stood_back = || Ok(looked([("s", STOOD_BACK)]));
-    assert_eq!(scene.look(stood_back()), []);
-    assert_eq!(scene.look(stood_back()), []);
-    assert_eq!(scene.look(stood_back()), [FAILED]);
-    assert_eq!(scene.look(Ok(in_step())), [RECOVERED]);
-    assert_eq!(scene.look(stood_back()), []);
+async fn skipped_older_content_is_reported_after_a_delay() {
+    let mut scene = SecretSyncFixture::new();
+    let stood_back = || Ok(reconciled([("s", SKIPPED_OLDER)]));
+    assert_eq!(scene.finish_next_reconcile(stood_back()), []);
+    assert_eq!(scene.finish_next_reconcile(stood_back()), []);
+    assert_eq!(scene.finish_next_reconcile(stood_back()), [FAILED]);
+    assert_eq!(scene.finish_next_reconcile(Ok(in_sync())), [RECOVERED]);
+    assert_eq!(scene.finish_next_reconcile(stood_back()), []);
 }
 
 #[tokio::test]
-async fn what_became_of_one_secret_hides_nothing_of_another() {
-    let mut scene = Scene::new();
-    let taken = || Ensured::TakenFrom { class: "d".to_owned() };
-    let mixed = || Ok(looked([("s", STOOD_BACK), ("t", Ensured::InStep)]));
-    assert_eq!(scene.look(Ok(looked([("t", taken()), ("u", Ensured::InStep)]))), [FAILED]);
-    assert_eq!(scene.look(mixed()), [], "nothing is in step again yet");
+async fn outcomes_of_secrets_are_reported_independently() {
+    let mut scene = SecretSyncFixture::new();
+    let taken = || SecretApplyOutcome::OverwroteClass { class: "d".to_owned() };
+    let mixed = || Ok(reconciled([("s", SKIPPED_OLDER), ("t", SecretApplyOutcome::InSync)]));
+    assert_eq!(scene.finish_next_reconcile(Ok(reconciled([("t", taken()), ("u", SecretApplyOutcome::InSync)]))), [FAILED]);
+    assert_eq!(scene.finish_next_reconcile(mixed()), [], "nothing is in step again yet");
     // Another one that begins to stand back has not stood back for as long.
-    assert_eq!(scene.look(Ok(looked([("t", STOOD_BACK), ("s", Ensured::InStep)]))), []);
+    assert_eq!(scene.finish_next_reconcile(Ok(reconciled([("t", SKIPPED_OLDER), ("s", SecretApplyOutcome::InSync)]))), []);
     for _ in 0..2 {
-        assert_eq!(scene.look(mixed()), []);
+        assert_eq!(scene.finish_next_reconcile(mixed()), []);
     }
-    assert_eq!(scene.look(mixed()), [FAILED]);
-    assert_eq!(scene.look(Ok(in_step())), [RECOVERED]);
+    assert_eq!(scene.finish_next_reconcile(mixed()), [FAILED]);
+    assert_eq!(scene.finish_next_reconcile(Ok(in_sync())), [RECOVERED]);
 }
 
 #[tokio::test]
-async fn a_watch_that_cannot_list_is_tried_less_and_less_often() {
+async fn failing_list_backs_off() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    let scene = Scene::served_by(move |_| {
+    let scene = SecretSyncFixture::with_api(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
         let status = json!({"kind": "Status", "code": 403, "reason": "Forbidden"});
         let body = Body::from(serde_json::to_vec(&status).unwrap());
@@ -165,7 +165,7 @@ async fn a_watch_that_cannot_list_is_tried_less_and_less_often() {
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }
-        clock.advance(clock.next_due().unwrap());
+        clock.advance(clock.time_until_next_deadline().unwrap());
     }
     run.abort();
     assert_eq!(asked.load(Ordering::Relaxed), 20);
@@ -174,10 +174,10 @@ async fn a_watch_that_cannot_list_is_tried_less_and_less_often() {
 }
 
 #[tokio::test]
-async fn a_node_that_may_not_watch_says_that_new_pods_get_no_secrets_until_it_may() {
+async fn forbidden_watch_is_reported_until_it_succeeds() {
     let may_watch = Arc::new(AtomicBool::new(false));
     let allowed = Arc::clone(&may_watch);
-    let scene = Scene::served_by(move |uri| {
+    let scene = SecretSyncFixture::with_api(move |uri| {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": [],
             "metadata": {"resourceVersion": "7"}});
         let refusal = json!({"kind": "Status", "code": 403, "reason": "Forbidden",
@@ -191,9 +191,9 @@ async fn a_node_that_may_not_watch_says_that_new_pods_get_no_secrets_until_it_ma
         let body = Body::from(body.into_bytes());
         Box::pin(async move { Ok(http::Response::builder().status(status).body(body).unwrap()) })
     });
-    let (clock, problem) = (scene.clock.clone(), scene.sync.problem());
+    let (clock, problem) = (scene.clock.clone(), scene.sync.health());
     let metrics = NodeMetrics::new(Arc::new(clock.clone()));
-    metrics.watch_sync(scene.sync.problem());
+    metrics.watch_sync(scene.sync.health());
     let page = MetricsPage::build(|registry| metrics.register(registry));
     let is_counted = |problems: u8| {
         let line = format!("lanyard_node_sync_problem {problems}");
@@ -205,47 +205,47 @@ async fn a_node_that_may_not_watch_says_that_new_pods_get_no_secrets_until_it_ma
             for _ in 0..200 {
                 tokio::task::yield_now().await;
             }
-            clock.advance(clock.next_due().unwrap());
+            clock.advance(clock.time_until_next_deadline().unwrap());
         }
     };
     // A server that begins refuses for a moment.
     pass(4).await;
-    assert!(problem.remark().is_none() && is_counted(0));
+    assert!(problem.warning().is_none() && is_counted(0));
     pass(8).await;
-    let remark = problem.remark().unwrap();
+    let remark = problem.warning().unwrap();
     assert!(remark.contains("HTTP 403") && remark.contains("ClusterRole"), "{remark}");
     assert!(is_counted(1) && clock.monotonic() < Duration::from_mins(5));
     pass(50).await;
-    assert_eq!(problem.remark(), Some(remark), "it is one story");
+    assert_eq!(problem.warning(), Some(remark), "it is one story");
     may_watch.store(true, Ordering::Relaxed);
     pass(2).await;
-    assert!(problem.remark().is_none() && is_counted(0));
+    assert!(problem.warning().is_none() && is_counted(0));
     run.abort();
 }
 
 #[tokio::test]
-async fn what_a_list_does_not_tell_is_followed_no_more() {
-    let mut scene = Scene::served_by(|_| Box::pin(std::future::pending()));
+async fn statuses_missing_from_a_list_are_forgotten() {
+    let mut scene = SecretSyncFixture::with_api(|_| Box::pin(std::future::pending()));
     let there = |name: &str| {
         let object = json!({"metadata": {"namespace": "n", "name": name}});
-        Seen::There(Box::new(serde_json::from_value(object).unwrap()))
+        WatchUpdate::Applied(Box::new(serde_json::from_value(object).unwrap()))
     };
     let gone = |name: &str| {
-        let Seen::There(object) = there(name) else { unreachable!() };
-        Seen::Gone(object)
+        let WatchUpdate::Applied(object) = there(name) else { unreachable!() };
+        WatchUpdate::Deleted(object)
     };
     let mut listed = None;
-    let mut take = |scene: &mut Scene, seen| {
-        scene.sync.take(seen, &mut listed);
-        scene.sync.followed.keys().map(|(_, name)| name.clone()).collect::<Vec<_>>()
+    let mut take = |scene: &mut SecretSyncFixture, seen| {
+        scene.sync.handle_watch_event(seen, &mut listed);
+        scene.sync.pod_statuses.keys().map(|(_, name)| name.clone()).collect::<Vec<_>>()
     };
-    for seen in [Seen::Anew, there("a"), there("b"), Seen::Complete, there("c")] {
+    for seen in [WatchUpdate::ListStarted, there("a"), there("b"), WatchUpdate::ListCompleted, there("c")] {
         take(&mut scene, seen);
     }
     assert_eq!(take(&mut scene, gone("b")), ["a", "c"]);
     // A list that broke says nothing of what it did not come to.
-    take(&mut scene, Seen::Anew);
-    assert_eq!(take(&mut scene, Seen::Anew), ["a", "c"]);
+    take(&mut scene, WatchUpdate::ListStarted);
+    assert_eq!(take(&mut scene, WatchUpdate::ListStarted), ["a", "c"]);
     take(&mut scene, there("c"));
-    assert_eq!(take(&mut scene, Seen::Complete), ["c"]);
+    assert_eq!(take(&mut scene, WatchUpdate::ListCompleted), ["c"]);
 }

@@ -4,163 +4,163 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn begin(schedule: &mut Schedule<&'static str>, now: Duration) -> Option<&'static str> {
-    schedule.begin(now).map(|(key, _)| key)
+fn start_next_key(schedule: &mut ReconcileSchedule<&'static str>, now: Duration) -> Option<&'static str> {
+    schedule.start_next(now).map(|(key, _)| key)
 }
 
 #[test]
-fn who_is_due_for_longest_comes_first_and_nobody_twice() {
-    let mut schedule = Schedule::default();
-    schedule.wake(&"b", Wake::Wish, SECOND);
-    schedule.wake(&"a", Wake::Wish, 2 * SECOND);
-    schedule.wake(&"b", Wake::Surroundings, 3 * SECOND);
-    assert_eq!(schedule.waiting(3 * SECOND), 2);
-    assert_eq!(begin(&mut schedule, 3 * SECOND), Some("b"));
-    assert_eq!(begin(&mut schedule, 3 * SECOND), Some("a"));
-    assert_eq!(begin(&mut schedule, 3 * SECOND), None);
+fn longest_due_key_runs_first_and_never_twice() {
+    let mut schedule = ReconcileSchedule::default();
+    schedule.trigger(&"b", ReconcileTrigger::SpecChanged, SECOND);
+    schedule.trigger(&"a", ReconcileTrigger::SpecChanged, 2 * SECOND);
+    schedule.trigger(&"b", ReconcileTrigger::RelatedChanged, 3 * SECOND);
+    assert_eq!(schedule.due_count(3 * SECOND), 2);
+    assert_eq!(start_next_key(&mut schedule, 3 * SECOND), Some("b"));
+    assert_eq!(start_next_key(&mut schedule, 3 * SECOND), Some("a"));
+    assert_eq!(start_next_key(&mut schedule, 3 * SECOND), None);
     assert_eq!(schedule.next_due(), None);
 }
 
 #[test]
-fn what_changes_during_a_look_is_looked_at_after_it() {
-    let mut schedule = Schedule::default();
-    schedule.wake(&"a", Wake::Wish, SECOND);
-    let (key, turn) = schedule.begin(SECOND).unwrap();
-    schedule.wake(&"a", Wake::Surroundings, 2 * SECOND);
-    assert_eq!(begin(&mut schedule, 2 * SECOND), None);
-    schedule.end(&key, turn, Again::In(100 * SECOND), 3 * SECOND, 0.0);
-    assert_eq!(begin(&mut schedule, 3 * SECOND), Some("a"));
+fn change_during_reconcile_requeues_after_it() {
+    let mut schedule = ReconcileSchedule::default();
+    schedule.trigger(&"a", ReconcileTrigger::SpecChanged, SECOND);
+    let (key, turn) = schedule.start_next(SECOND).unwrap();
+    schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, 2 * SECOND);
+    assert_eq!(start_next_key(&mut schedule, 2 * SECOND), None);
+    schedule.finish(&key, turn, Requeue::After(100 * SECOND), 3 * SECOND, 0.0);
+    assert_eq!(start_next_key(&mut schedule, 3 * SECOND), Some("a"));
 }
 
 #[test]
-fn failures_back_off_to_ten_seconds_and_a_success_forgets_them() {
-    let mut schedule = Schedule::default();
-    schedule.wake(&"a", Wake::Wish, Duration::ZERO);
+fn failures_back_off_to_ten_seconds_and_success_resets() {
+    let mut schedule = ReconcileSchedule::default();
+    schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
     let mut now = Duration::ZERO;
     let mut pauses = Vec::new();
     for _ in 0..6 {
-        let (key, turn) = schedule.begin(now).unwrap();
-        schedule.end(&key, turn, Again::Soon, now, 0.0);
+        let (key, turn) = schedule.start_next(now).unwrap();
+        schedule.finish(&key, turn, Requeue::RetrySoon, now, 0.0);
         let due = schedule.next_due().unwrap();
         pauses.push(due.saturating_sub(now).as_secs());
         now = due;
     }
     assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
-    let (key, turn) = schedule.begin(now).unwrap();
-    schedule.end(&key, turn, Again::In(SECOND), now, 0.0);
+    let (key, turn) = schedule.start_next(now).unwrap();
+    schedule.finish(&key, turn, Requeue::After(SECOND), now, 0.0);
     now += SECOND;
-    let (key, turn) = schedule.begin(now).unwrap();
-    assert_eq!(schedule.end(&key, turn, Again::Soon, now, 0.0), 1);
+    let (key, turn) = schedule.start_next(now).unwrap();
+    assert_eq!(schedule.finish(&key, turn, Requeue::RetrySoon, now, 0.0), 1);
 }
 
 #[test]
-fn a_storm_of_changes_around_a_failing_one_does_not_hasten_it_and_a_new_wish_does() {
-    for again in [Again::Soon, Again::Slowly, Again::OnChange, Again::AfterAsked(60 * SECOND)] {
-        let mut schedule = Schedule::default();
-        schedule.wake(&"a", Wake::Wish, Duration::ZERO);
-        let (key, turn) = schedule.begin(Duration::ZERO).unwrap();
-        schedule.wake(&"a", Wake::Surroundings, Duration::ZERO);
-        schedule.end(&key, turn, again, Duration::ZERO, 0.0);
+fn only_spec_change_overrides_failure_backoff() {
+    for again in [Requeue::RetrySoon, Requeue::RetrySlowly, Requeue::OnChange, Requeue::RetryAfter(60 * SECOND)] {
+        let mut schedule = ReconcileSchedule::default();
+        schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
+        let (key, turn) = schedule.start_next(Duration::ZERO).unwrap();
+        schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, Duration::ZERO);
+        schedule.finish(&key, turn, again, Duration::ZERO, 0.0);
         for _ in 0..100 {
-            schedule.wake(&"a", Wake::Surroundings, Duration::from_millis(1));
+            schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, Duration::from_millis(1));
         }
-        assert_eq!(begin(&mut schedule, Duration::from_millis(999)), None, "{again:?}");
-        schedule.wake(&"a", Wake::Wish, Duration::from_millis(999));
-        assert_eq!(begin(&mut schedule, Duration::from_millis(999)), Some("a"), "{again:?}");
+        assert_eq!(start_next_key(&mut schedule, Duration::from_millis(999)), None, "{again:?}");
+        schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::from_millis(999));
+        assert_eq!(start_next_key(&mut schedule, Duration::from_millis(999)), Some("a"), "{again:?}");
     }
 }
 
 #[test]
-fn what_changes_around_a_failing_one_is_looked_at_some_seconds_after_the_failure() {
-    for again in [Again::Slowly, Again::OnChange] {
+fn related_change_after_failure_waits_five_seconds() {
+    for again in [Requeue::RetrySlowly, Requeue::OnChange] {
         for during in [false, true] {
-            let mut schedule = Schedule::default();
-            schedule.wake(&"a", Wake::Wish, Duration::ZERO);
-            let (key, turn) = schedule.begin(Duration::ZERO).unwrap();
+            let mut schedule = ReconcileSchedule::default();
+            schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
+            let (key, turn) = schedule.start_next(Duration::ZERO).unwrap();
             if during {
-                schedule.wake(&"a", Wake::Surroundings, Duration::ZERO);
+                schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, Duration::ZERO);
             }
-            assert_eq!(schedule.end(&key, turn, again, SECOND, 0.0), 1);
-            schedule.wake(&"a", Wake::Surroundings, 2 * SECOND);
-            assert_eq!(begin(&mut schedule, 5 * SECOND), None, "{again:?}");
-            let (key, turn) = schedule.begin(6 * SECOND).unwrap();
+            assert_eq!(schedule.finish(&key, turn, again, SECOND, 0.0), 1);
+            schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, 2 * SECOND);
+            assert_eq!(start_next_key(&mut schedule, 5 * SECOND), None, "{again:?}");
+            let (key, turn) = schedule.start_next(6 * SECOND).unwrap();
             // It is no success: what it waits for by itself grows on.
-            assert_eq!(schedule.end(&key, turn, again, 6 * SECOND, 0.0), 2);
-            schedule.wake(&"a", Wake::Surroundings, 20 * SECOND);
-            assert_eq!(begin(&mut schedule, 20 * SECOND), Some("a"), "{again:?}");
+            assert_eq!(schedule.finish(&key, turn, again, 6 * SECOND, 0.0), 2);
+            schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, 20 * SECOND);
+            assert_eq!(start_next_key(&mut schedule, 20 * SECOND), Some("a"), "{again:?}");
         }
     }
 }
 
 #[test]
-fn nothing_around_it_shortens_the_time_that_the_api_asked_for() {
-    let mut schedule = Schedule::default();
-    schedule.wake(&"a", Wake::Wish, Duration::ZERO);
-    let (key, turn) = schedule.begin(Duration::ZERO).unwrap();
-    schedule.end(&key, turn, Again::AfterAsked(60 * SECOND), Duration::ZERO, 0.0);
-    schedule.wake(&"a", Wake::Surroundings, 30 * SECOND);
-    assert_eq!(begin(&mut schedule, 59 * SECOND), None);
-    assert_eq!(begin(&mut schedule, 60 * SECOND), Some("a"));
+fn related_change_does_not_shorten_retry_after() {
+    let mut schedule = ReconcileSchedule::default();
+    schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
+    let (key, turn) = schedule.start_next(Duration::ZERO).unwrap();
+    schedule.finish(&key, turn, Requeue::RetryAfter(60 * SECOND), Duration::ZERO, 0.0);
+    schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, 30 * SECOND);
+    assert_eq!(start_next_key(&mut schedule, 59 * SECOND), None);
+    assert_eq!(start_next_key(&mut schedule, 60 * SECOND), Some("a"));
 }
 
 #[test]
-fn who_changes_what_is_around_one_all_the_time_has_two_looks_a_second_and_a_wish_passes() {
-    let mut schedule = Schedule::default();
-    schedule.wake(&"a", Wake::Wish, Duration::ZERO);
+fn related_changes_are_limited_to_two_reconciles_a_second() {
+    let mut schedule = ReconcileSchedule::default();
+    schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
     let mut looks = 0;
     for milli in 0..60_000 {
         let now = Duration::from_millis(milli);
-        if let Some((key, turn)) = schedule.begin(now) {
+        if let Some((key, turn)) = schedule.start_next(now) {
             looks += 1;
-            schedule.end(&key, turn, Again::In(Duration::from_mins(5)), now, 0.0);
+            schedule.finish(&key, turn, Requeue::After(Duration::from_mins(5)), now, 0.0);
         }
-        schedule.wake(&"a", Wake::Surroundings, now);
+        schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, now);
     }
     assert!((135..=141).contains(&looks), "{looks} looks in a minute");
     let now = Duration::from_millis(59_999);
-    assert_eq!(begin(&mut schedule, now), None);
-    schedule.wake(&"a", Wake::Wish, now);
-    assert_eq!(begin(&mut schedule, now), Some("a"));
+    assert_eq!(start_next_key(&mut schedule, now), None);
+    schedule.trigger(&"a", ReconcileTrigger::SpecChanged, now);
+    assert_eq!(start_next_key(&mut schedule, now), Some("a"));
 }
 
 #[test]
-fn what_cannot_work_until_it_changes_is_not_tried_within_three_quarters_of_an_hour() {
-    let mut schedule = Schedule::default();
-    schedule.wake(&"a", Wake::Wish, Duration::ZERO);
-    let (key, turn) = schedule.begin(Duration::ZERO).unwrap();
-    schedule.end(&key, turn, Again::OnChange, Duration::ZERO, 1.0);
+fn on_change_requeue_waits_at_least_45_minutes() {
+    let mut schedule = ReconcileSchedule::default();
+    schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
+    let (key, turn) = schedule.start_next(Duration::ZERO).unwrap();
+    schedule.finish(&key, turn, Requeue::OnChange, Duration::ZERO, 1.0);
     assert!(schedule.next_due().unwrap() >= Duration::from_mins(45));
 }
 
 #[test]
-fn who_asked_to_be_left_alone_is_never_asked_sooner() {
+fn retry_after_is_never_shortened() {
     for chance in [0.0, 0.5, 1.0] {
-        assert!(pause(Again::AfterAsked(60 * SECOND), 9, chance) >= 60 * SECOND);
+        assert!(requeue_delay(Requeue::RetryAfter(60 * SECOND), 9, chance) >= 60 * SECOND);
     }
 }
 
 #[test]
-fn one_that_always_fails_leaves_the_turns_to_the_others() {
-    let mut schedule = Schedule::default();
-    schedule.wake(&"bad", Wake::Wish, Duration::ZERO);
+fn failing_key_does_not_starve_others() {
+    let mut schedule = ReconcileSchedule::default();
+    schedule.trigger(&"bad", ReconcileTrigger::SpecChanged, Duration::ZERO);
     let good: Vec<String> = (0..99).map(|number| format!("good-{number}")).collect();
     let good: Vec<&'static str> = good.into_iter().map(|name| &*name.leak()).collect();
     for name in &good {
-        schedule.wake(name, Wake::Wish, Duration::ZERO);
+        schedule.trigger(name, ReconcileTrigger::SpecChanged, Duration::ZERO);
     }
     let (mut now, mut bad, mut others) = (Duration::ZERO, 0, 0);
     while now < 60 * SECOND {
-        while let Some((key, turn)) = schedule.begin(now) {
-            schedule.wake(&key, Wake::Surroundings, now);
-            let again = if key == "bad" { Again::Soon } else { Again::In(SECOND) };
+        while let Some((key, turn)) = schedule.start_next(now) {
+            schedule.trigger(&key, ReconcileTrigger::RelatedChanged, now);
+            let again = if key == "bad" { Requeue::RetrySoon } else { Requeue::After(SECOND) };
             if key == "bad" {
                 bad += 1;
             } else {
                 others += 1;
             }
             // Somebody changes the bad one all the time.
-            schedule.end(&key, turn, again, now + SECOND / 100, 0.0);
-            schedule.wake(&"bad", Wake::Surroundings, now);
+            schedule.finish(&key, turn, again, now + SECOND / 100, 0.0);
+            schedule.trigger(&"bad", ReconcileTrigger::RelatedChanged, now);
         }
         now += SECOND / 10;
     }
@@ -170,78 +170,78 @@ fn one_that_always_fails_leaves_the_turns_to_the_others() {
 }
 
 #[test]
-fn what_was_removed_is_not_put_back_by_the_end_of_its_look() {
-    let mut schedule = Schedule::default();
-    schedule.wake(&"a", Wake::Wish, SECOND);
-    let (key, turn) = schedule.begin(SECOND).unwrap();
+fn finishing_removed_key_does_not_requeue_it() {
+    let mut schedule = ReconcileSchedule::default();
+    schedule.trigger(&"a", ReconcileTrigger::SpecChanged, SECOND);
+    let (key, turn) = schedule.start_next(SECOND).unwrap();
     schedule.remove(&"a");
-    schedule.wake(&"a", Wake::Wish, SECOND);
-    let (again, second) = schedule.begin(SECOND).unwrap();
+    schedule.trigger(&"a", ReconcileTrigger::SpecChanged, SECOND);
+    let (again, second) = schedule.start_next(SECOND).unwrap();
     // The end of the first look is not that of the second.
-    schedule.end(&key, turn, Again::Now, SECOND, 0.0);
-    assert_eq!(begin(&mut schedule, SECOND), None);
-    schedule.end(&again, second, Again::Now, SECOND, 0.0);
-    assert_eq!(begin(&mut schedule, SECOND), Some("a"));
+    schedule.finish(&key, turn, Requeue::Now, SECOND, 0.0);
+    assert_eq!(start_next_key(&mut schedule, SECOND), None);
+    schedule.finish(&again, second, Requeue::Now, SECOND, 0.0);
+    assert_eq!(start_next_key(&mut schedule, SECOND), Some("a"));
 }
 
 #[derive(Debug, Clone)]
-enum Act {
+enum ScheduleAction {
     Wake(u8, bool),
     Begin,
     End(u8),
     Remove(u8),
-    Pass(u16),
+    AdvanceClock(u16),
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn schedule_action() -> impl Strategy<Value = ScheduleAction> {
     prop_oneof![
-        (0..4_u8, any::<bool>()).prop_map(|(key, wish)| Act::Wake(key, wish)),
-        Just(Act::Begin),
-        (0..6_u8).prop_map(Act::End),
-        (0..4_u8).prop_map(Act::Remove),
-        (0..5_000_u16).prop_map(Act::Pass),
+        (0..4_u8, any::<bool>()).prop_map(|(key, wish)| ScheduleAction::Wake(key, wish)),
+        Just(ScheduleAction::Begin),
+        (0..6_u8).prop_map(ScheduleAction::End),
+        (0..4_u8).prop_map(ScheduleAction::Remove),
+        (0..5_000_u16).prop_map(ScheduleAction::AdvanceClock),
     ]
 }
 
 proptest! {
     #[test]
-    fn nobody_is_looked_at_twice_at_once_and_every_wish_is_looked_at(
-        acts in prop::collection::vec(act(), 1..200),
+    fn no_key_runs_twice_and_every_spec_change_runs(
+        acts in prop::collection::vec(schedule_action(), 1..200),
     ) {
         let endings = [
-            Again::Now, Again::In(SECOND), Again::Soon, Again::Slowly, Again::OnChange,
-            Again::AfterAsked(SECOND),
+            Requeue::Now, Requeue::After(SECOND), Requeue::RetrySoon, Requeue::RetrySlowly, Requeue::OnChange,
+            Requeue::RetryAfter(SECOND),
         ];
-        let mut schedule = Schedule::default();
+        let mut schedule = ReconcileSchedule::default();
         let mut now = Duration::ZERO;
-        let mut looking: Vec<(u8, Turn)> = Vec::new();
+        let mut looking: Vec<(u8, ReconcileId)> = Vec::new();
         let mut wished = BTreeSet::new();
         for act in acts {
             match act {
-                Act::Wake(key, wish) => {
-                    schedule.wake(&key, if wish { Wake::Wish } else { Wake::Surroundings }, now);
+                ScheduleAction::Wake(key, wish) => {
+                    schedule.trigger(&key, if wish { ReconcileTrigger::SpecChanged } else { ReconcileTrigger::RelatedChanged }, now);
                     if wish {
                         wished.insert(key);
                     }
                 }
-                Act::Begin => {
-                    if let Some((key, turn)) = schedule.begin(now) {
+                ScheduleAction::Begin => {
+                    if let Some((key, turn)) = schedule.start_next(now) {
                         wished.remove(&key);
                         looking.push((key, turn));
                     }
                 }
-                Act::End(which) => {
+                ScheduleAction::End(which) => {
                     if !looking.is_empty() {
                         let (key, turn) = looking.remove(usize::from(which) % looking.len());
-                        schedule.end(&key, turn, endings[usize::from(which) % 6], now, 0.5);
+                        schedule.finish(&key, turn, endings[usize::from(which) % 6], now, 0.5);
                     }
                 }
-                Act::Remove(key) => {
+                ScheduleAction::Remove(key) => {
                     schedule.remove(&key);
                     wished.remove(&key);
                     looking.retain(|(other, _)| *other != key);
                 }
-                Act::Pass(millis) => now += Duration::from_millis(millis.into()),
+                ScheduleAction::AdvanceClock(millis) => now += Duration::from_millis(millis.into()),
             }
             let mut keys: Vec<_> = looking.iter().map(|(key, _)| *key).collect();
             keys.sort_unstable();
@@ -249,9 +249,9 @@ proptest! {
             prop_assert_eq!(keys.len(), looking.len());
         }
         for (key, turn) in looking {
-            schedule.end(&key, turn, Again::OnChange, now, 0.5);
+            schedule.finish(&key, turn, Requeue::OnChange, now, 0.5);
         }
-        while let Some((key, _)) = schedule.begin(now) {
+        while let Some((key, _)) = schedule.start_next(now) {
             wished.remove(&key);
         }
         prop_assert!(wished.is_empty(), "{:?}", wished);
@@ -259,27 +259,27 @@ proptest! {
 }
 
 #[test]
-fn what_may_be_done_sooner_waits_for_no_failure_and_obeys_what_was_asked() {
+fn requeue_by_overrides_backoff_but_not_retry_after() {
     let minutes = Duration::from_mins;
-    let cases = [(Again::Slowly, minutes(1)), (Again::AfterAsked(minutes(5)), minutes(5))];
+    let cases = [(Requeue::RetrySlowly, minutes(1)), (Requeue::RetryAfter(minutes(5)), minutes(5))];
     for (again, expected) in cases {
-        let mut schedule = Schedule::default();
-        schedule.wake(&1, Wake::Wish, Duration::ZERO);
+        let mut schedule = ReconcileSchedule::default();
+        schedule.trigger(&1, ReconcileTrigger::SpecChanged, Duration::ZERO);
         let mut now = Duration::ZERO;
         // It failed often enough to wait for ten minutes.
         for _ in 0..8 {
-            let (_, turn) = schedule.begin(now).unwrap();
-            schedule.end(&1, turn, again, now, 0.0);
-            schedule.at_latest(&1, now + minutes(1));
+            let (_, turn) = schedule.start_next(now).unwrap();
+            schedule.finish(&1, turn, again, now, 0.0);
+            schedule.requeue_by(&1, now + minutes(1));
             let due = schedule.next_due().unwrap();
             assert!(due <= now + expected, "{again:?}");
             now = due;
         }
         assert!(now >= expected * 4, "{again:?}: never at once");
-        let (_, turn) = schedule.begin(now).unwrap();
-        schedule.at_latest(&1, now);
-        schedule.end(&1, turn, Again::In(minutes(5)), now, 0.0);
-        schedule.at_latest(&1, now + minutes(10));
+        let (_, turn) = schedule.start_next(now).unwrap();
+        schedule.requeue_by(&1, now);
+        schedule.finish(&1, turn, Requeue::After(minutes(5)), now, 0.0);
+        schedule.requeue_by(&1, now + minutes(10));
         assert_eq!(schedule.next_due(), Some(now + minutes(5)), "it is sooner anyway");
     }
 }

@@ -2,80 +2,80 @@
 
 use lanyard_credential::inspect::{BundleFacts, DocumentFacts, TimeFacts};
 
-use super::{Check, Step};
+use super::{CredentialCheck, CredentialCheckStep};
 
-pub(super) fn render(check: &Check) -> String {
+pub(super) fn render(check: &CredentialCheck) -> String {
     let mut lines = vec![format!("{}", check.file.display())];
     let inspection = &check.inspection;
-    lines.extend(inspection.document.iter().flat_map(document));
-    lines.extend(inspection.bundle.iter().flat_map(bundle));
-    lines.extend(inspection.times.iter().flat_map(times));
-    lines.push(row("content", &format!("sha256 {}", inspection.content_hash)));
+    lines.extend(inspection.document.iter().flat_map(document_rows));
+    lines.extend(inspection.bundle.iter().flat_map(bundle_rows));
+    lines.extend(inspection.times.iter().flat_map(time_rows));
+    lines.push(text_row("content", &format!("sha256 {}", inspection.content_hash)));
     for finding in &inspection.findings {
         lines.push(format!("{}: {}: {}", finding.severity, finding.field, finding.what));
         lines.push(format!("  hint: {}", finding.next_step));
     }
-    lines.extend(step("token", &check.token));
-    lines.extend(step("call", &check.call));
+    lines.extend(step_lines("token", &check.token));
+    lines.extend(step_lines("call", &check.call));
     lines.push(if check.ok { "good".to_owned() } else { "not good".to_owned() });
     lines.join("\n")
 }
 
-fn row(name: &str, value: &str) -> String {
+fn text_row(name: &str, value: &str) -> String {
     format!("  {name:<12}{value}")
 }
 
-fn document(facts: &DocumentFacts) -> Vec<String> {
-    let mut rows = vec![row("keys", &facts.keys.join(", "))];
+fn document_rows(facts: &DocumentFacts) -> Vec<String> {
+    let mut rows = vec![text_row("keys", &facts.keys.join(", "))];
     if !facts.unknown_keys.is_empty() {
-        rows.push(row("unknown", &facts.unknown_keys.join(", ")));
+        rows.push(text_row("unknown", &facts.unknown_keys.join(", ")));
     }
-    rows.extend(facts.client_id.as_ref().map(|id| row("client", id.as_str())));
-    rows.extend(facts.tenant_id.as_ref().map(|id| row("tenant", id.as_str())));
-    rows.extend(facts.token_endpoint.as_ref().map(|endpoint| row("endpoint", endpoint)));
-    rows.extend(facts.resource_id.as_ref().map(|id| row("identity", id)));
+    rows.extend(facts.client_id.as_ref().map(|id| text_row("client", id.as_str())));
+    rows.extend(facts.tenant_id.as_ref().map(|id| text_row("tenant", id.as_str())));
+    rows.extend(facts.token_endpoint.as_ref().map(|endpoint| text_row("endpoint", endpoint)));
+    rows.extend(facts.resource_id.as_ref().map(|id| text_row("identity", id)));
     rows
 }
 
-fn bundle(facts: &BundleFacts) -> Vec<String> {
+fn bundle_rows(facts: &BundleFacts) -> Vec<String> {
     let mut rows = Vec::new();
-    rows.extend(facts.format.map(|format| row("bundle", &format.to_string())));
+    rows.extend(facts.format.map(|format| text_row("bundle", &format.to_string())));
     rows.extend(facts.key.as_ref().map(|key| {
         let bits = key.bits.map(|bits| format!(" {bits} bits")).unwrap_or_default();
         let curve = key.curve.as_ref().map(|curve| format!(" {curve}")).unwrap_or_default();
-        row("key", &format!("{}{bits}{curve}", key.kind))
+        text_row("key", &format!("{}{bits}{curve}", key.kind))
     }));
     for certificate in &facts.certificates {
         let validity = certificate.validity;
-        rows.push(row(
+        rows.push(text_row(
             "certificate",
             &format!("{}, by {}", certificate.subject, certificate.issuer),
         ));
-        rows.push(row("", &format!("{} to {}", validity.not_before, validity.not_after)));
-        rows.push(row("", &format!("sha256 {}", certificate.sha256)));
+        rows.push(text_row("", &format!("{} to {}", validity.not_before, validity.not_after)));
+        rows.push(text_row("", &format!("sha256 {}", certificate.sha256)));
     }
     rows
 }
 
-fn times(facts: &TimeFacts) -> Vec<String> {
+fn time_rows(facts: &TimeFacts) -> Vec<String> {
     let mut rows = Vec::new();
     if let (Some(at), Some(seconds)) = (facts.expires_at, facts.seconds_to_expiry) {
-        rows.push(row("expires", &format!("{at}, {}", away(seconds))));
+        rows.push(text_row("expires", &format!("{at}, {}", relative_time(seconds))));
     }
-    let stamps = &facts.stamps;
+    let stamps = &facts.timestamps;
     if let (Some(at), Some(seconds)) = (stamps.renew_after, facts.seconds_to_renew_after) {
-        rows.push(row("renew after", &format!("{at}, {}", away(seconds))));
+        rows.push(text_row("renew after", &format!("{at}, {}", relative_time(seconds))));
     }
     if let (Some(at), Some(seconds)) =
         (stamps.cannot_renew_after, facts.seconds_to_cannot_renew_after)
     {
-        rows.push(row("renew until", &format!("{at}, {}", away(seconds))));
+        rows.push(text_row("renew until", &format!("{at}, {}", relative_time(seconds))));
     }
     rows
 }
 
 /// A distance in the largest unit that says something.
-fn away(seconds: i64) -> String {
+fn relative_time(seconds: i64) -> String {
     let (amount, unit) = match seconds.unsigned_abs() {
         seconds if seconds >= 2 * 86_400 => (seconds / 86_400, "days"),
         seconds if seconds >= 2 * 3_600 => (seconds / 3_600, "hours"),
@@ -85,13 +85,13 @@ fn away(seconds: i64) -> String {
     if seconds < 0 { format!("{amount} {unit} ago") } else { format!("in {amount} {unit}") }
 }
 
-fn step(name: &str, step: &Step) -> Vec<String> {
+fn step_lines(name: &str, step: &CredentialCheckStep) -> Vec<String> {
     match step {
-        Step::Good { detail } => vec![row(name, detail)],
-        Step::Failed { detail, next_step } => {
+        CredentialCheckStep::Good { detail } => vec![text_row(name, detail)],
+        CredentialCheckStep::Failed { detail, next_step } => {
             vec![format!("error: {name}: {detail}"), format!("  hint: {next_step}")]
         }
-        Step::NotTried { reason } => vec![row(name, &format!("not tried: {reason}"))],
+        CredentialCheckStep::NotTried { reason } => vec![text_row(name, &format!("not tried: {reason}"))],
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_distance_is_told_in_the_largest_unit_that_says_something() {
+    fn relative_time_uses_the_largest_useful_unit() {
         let cases = [
             (5, "in 5 seconds"),
             (7_200, "in 2 hours"),
@@ -109,7 +109,7 @@ mod tests {
             (-3 * 86_400, "3 days ago"),
         ];
         for (seconds, expected) in cases {
-            assert_eq!(away(seconds), expected);
+            assert_eq!(relative_time(seconds), expected);
         }
     }
 }

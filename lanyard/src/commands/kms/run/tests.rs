@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lanyard_clock::{Clock, ManualClock};
 use lanyard_kms::{
-    Algorithm, KeyOperation, KeyOperations, KeyResult, Layout, VaultError, VaultKind,
+    KeyAlgorithm, KmsKeyOperation, VaultKeyClient, KeyResult, CiphertextLayout, KeyOperationError, VaultKind,
 };
 use lanyard_vocabulary::Cloud;
 use tokio::sync::oneshot;
@@ -14,30 +14,30 @@ use super::*;
 
 /// A vault that nobody asks.
 #[derive(Debug)]
-struct Unasked;
+struct UncalledKeyOperations;
 
 #[async_trait::async_trait]
-impl KeyOperations for Unasked {
-    async fn operate(
+impl VaultKeyClient for UncalledKeyOperations {
+    async fn run_operation(
         &self,
-        _operation: KeyOperation,
-        _algorithm: Algorithm,
+        _operation: KmsKeyOperation,
+        _algorithm: KeyAlgorithm,
         _value: &str,
-    ) -> Result<KeyResult, VaultError> {
-        Err(VaultError::Malformed { problem: "nobody asks it" })
+    ) -> Result<KeyResult, KeyOperationError> {
+        Err(KeyOperationError::Malformed { problem: "nobody asks it" })
     }
 }
 
-struct Process {
+struct KmsServeFixture {
     health: std::net::SocketAddr,
     readiness: Readiness,
-    end: oneshot::Sender<()>,
+    stop: oneshot::Sender<()>,
     task: JoinHandle<CommandResult>,
 }
 
 const DRAIN: Duration = Duration::from_secs(20);
 
-impl Process {
+impl KmsServeFixture {
     async fn start(socket: PathBuf, clock: &ManualClock) -> Self {
         let clock: SharedClock = Arc::new(clock.clone());
         let metrics = KmsMetrics::default();
@@ -49,15 +49,15 @@ impl Process {
             "ABCD".parse().unwrap(),
         );
         let key_id = key.id().to_owned();
-        let plugin = Plugin::new(PluginParts {
+        let plugin = KmsPlugin::new(KmsPluginParts {
             key,
-            layout: Layout::Upstream,
-            vault: Arc::new(Unasked),
+            layout: CiphertextLayout::Upstream,
+            vault: Arc::new(UncalledKeyOperations),
             metrics: metrics.clone(),
             clock: Arc::clone(&clock),
         });
         let readiness = Readiness::default();
-        let gate = readiness.gate("socket", "not there yet");
+        let gate = readiness.add_gate("socket", "not there yet");
         let server = KmsServer {
             socket: socket.clone(),
             plugin,
@@ -65,33 +65,33 @@ impl Process {
             drain: DRAIN,
             clock: Arc::clone(&clock),
         };
-        let health = Health { socket, readiness: readiness.clone(), key_id, limit: DRAIN, clock };
-        let listening = Listening::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().unwrap();
+        let health = KmsHealthEndpoints { socket, readiness: readiness.clone(), key_id, timeout: DRAIN, clock };
+        let listening = BoundListener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().unwrap();
         let address = listening.address();
-        let pages = Pages { metrics: None, health: Some(listening) };
+        let pages = KmsHttpEndpoints { metrics: None, health: Some(listening) };
         let (end, asked) = oneshot::channel();
         let asked = async { drop(asked.await) };
         let task = tokio::spawn(async move {
-            serve(server, pages, (health, "/healthz"), &metrics, asked).await
+            serve_until_stopped(server, pages, (health, "/healthz"), &metrics, asked).await
         });
-        Self { health: address, readiness, end, task }
+        Self { health: address, readiness, stop: end, task }
     }
 }
 
 #[tokio::test]
-async fn half_a_request_for_a_page_does_not_hold_up_the_end() {
+async fn incomplete_http_request_does_not_delay_shutdown() {
     let directory = tempfile::tempdir().unwrap();
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
-    let process = Process::start(directory.path().join("kms.s"), &clock).await;
-    process.readiness.ready().await;
+    let process = KmsServeFixture::start(directory.path().join("kms.s"), &clock).await;
+    process.readiness.wait_until_ready().await;
     let mut half = TcpStream::connect(process.health).unwrap();
     half.write_all(b"GET /live").unwrap();
     // The server looks after its socket, and the connection has its end.
-    while clock.sleepers() < 2 {
+    while clock.sleeper_count() < 2 {
         tokio::task::yield_now().await;
     }
     let began = clock.monotonic();
-    process.end.send(()).unwrap();
+    process.stop.send(()).unwrap();
     while !process.task.is_finished() {
         for _ in 0..32 {
             tokio::task::yield_now().await;
@@ -107,7 +107,7 @@ async fn half_a_request_for_a_page_does_not_hold_up_the_end() {
 async fn a_socket_whose_directory_is_missing_ends_the_process() {
     let directory = tempfile::tempdir().unwrap();
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
-    let process = Process::start(directory.path().join("typo/kms.s"), &clock).await;
+    let process = KmsServeFixture::start(directory.path().join("typo/kms.s"), &clock).await;
     while !process.task.is_finished() {
         let told = process.readiness.problems();
         assert!(!told.iter().any(|it| it.reason.contains("could not")), "it waits: {told:?}");
@@ -115,5 +115,5 @@ async fn a_socket_whose_directory_is_missing_ends_the_process() {
     }
     let error = process.task.await.unwrap().unwrap_err();
     assert!(error.to_string().contains("the socket for the API server cannot be made"), "{error}");
-    drop(process.end);
+    drop(process.stop);
 }

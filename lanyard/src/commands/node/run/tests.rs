@@ -1,16 +1,16 @@
-use lanyard_node::{MemoryClasses, NoReporter};
+use lanyard_node::{InMemoryClassSource, NoopReporter};
 
 use super::*;
-use crate::commands::node::tests::parse;
+use crate::commands::node::tests::parse_node_args;
 
 /// A node that serves the kubelet, until one of its parts does not.
-struct Scene {
+struct NodeServeFixture {
     dir: tempfile::TempDir,
-    server: NodeServer,
+    server: NodePluginServer,
     clock: SharedClock,
 }
 
-impl Scene {
+impl NodeServeFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().display();
@@ -21,44 +21,44 @@ impl Scene {
             "--registration-dir=".to_owned(),
         ];
         let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-        let args = parse(&flags).unwrap();
+        let args = parse_node_args(&flags).unwrap();
         let settings = NodeSettings::resolve(&args).unwrap();
         let clock = SystemClock::shared();
         let sockets = SocketProviders::new(socket_settings(&args.providers), Arc::clone(&clock));
         let registry = ProviderRegistry::new(None, Arc::new(sockets), PodOverrides::Refused);
         let parts = PublisherParts {
-            classes: Arc::new(MemoryClasses::new([])),
+            classes: Arc::new(InMemoryClassSource::new([])),
             provider: Arc::new(registry),
-            reporter: Arc::new(NoReporter),
+            reporter: Arc::new(NoopReporter),
             clock: Arc::clone(&clock),
         };
-        let publisher = publisher_settings(&settings, &Environment::default())
+        let publisher = publisher_settings(&settings, &ProcessEnvironment::default())
             .map(|it| Publisher::new(it, parts));
-        let parts = NodeServerParts {
+        let parts = NodePluginServerParts {
             publisher: publisher.unwrap(),
             provider: None,
             metrics: NodeMetrics::new(Arc::clone(&clock)),
             readiness: Readiness::default(),
             clock: Arc::clone(&clock),
         };
-        Self { dir, server: NodeServer::new(settings.server, parts), clock }
+        Self { dir, server: NodePluginServer::new(settings.server, parts), clock }
     }
 
-    async fn serve(self, beside: Beside) -> String {
+    async fn serve(self, beside: SupervisedTasks) -> String {
         let drain = (Duration::from_mins(1), &self.clock);
-        let signals = Signals::listen().unwrap();
+        let signals = TerminationSignals::listen().unwrap();
         tokio::select! {
-            ended = serve(self.server, signals, beside, drain) => ended.unwrap_err().to_string(),
+            ended = serve_until_stopped(self.server, signals, beside, drain) => ended.unwrap_err().to_string(),
             () = self.clock.sleep(Duration::from_mins(1)) => panic!("it goes on"),
         }
     }
 }
 
 #[tokio::test]
-async fn the_process_ends_when_a_part_does_and_says_which() {
-    let scene = Scene::new();
-    let mut beside = Beside::default();
-    beside.spawn("the rotation", beside.ended());
+async fn process_ends_and_names_the_failed_task() {
+    let scene = NodeServeFixture::new();
+    let mut beside = SupervisedTasks::default();
+    beside.spawn("the rotation", beside.shutdown_signal());
     let socket = scene.dir.path().join("csi.sock");
     let clock = Arc::clone(&scene.clock);
     beside.spawn_fallible("the metrics page", async move {
@@ -73,10 +73,10 @@ async fn the_process_ends_when_a_part_does_and_says_which() {
 }
 
 #[tokio::test]
-async fn a_port_that_the_process_before_still_has_is_waited_for() {
+async fn bind_retries_while_the_port_is_in_use() {
     let clock = SystemClock::shared();
     let before = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let address = ListenAddress::At(before.local_addr().unwrap());
+    let address = ListenAddress::Single(before.local_addr().unwrap());
     let a_while = async {
         for _ in 0..16 {
             tokio::task::yield_now().await;
@@ -84,9 +84,9 @@ async fn a_port_that_the_process_before_still_has_is_waited_for() {
     };
     tokio::select! {
         biased;
-        listening = Pages::listen(address, &clock) => panic!("{listening:?}"),
+        listening = NodeHttpEndpoints::bind_with_retry(address, &clock) => panic!("{listening:?}"),
         () = a_while => {}
     }
     drop(before);
-    assert!(Pages::listen(address, &clock).await.unwrap().is_some());
+    assert!(NodeHttpEndpoints::bind_with_retry(address, &clock).await.unwrap().is_some());
 }

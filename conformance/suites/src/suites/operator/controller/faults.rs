@@ -7,59 +7,59 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
-use super::running::{Running, classes, config_maps, deployments, settle};
-use crate::api_server::Kind;
-use crate::suites::expect_same;
-use crate::suites::operator::OPERATOR;
-use crate::suites::operator::world::World;
-use crate::suites::operator::{Stage, trial};
+use super::running_operator::{RunningOperator, class_kind, config_map_kind, deployment_kind, wait_until_quiet};
+use crate::api_server::DynamicKind;
+use crate::suites::expect_equal;
+use crate::suites::operator::OPERATOR_USER;
+use crate::suites::operator::trial_fixture::OperatorTrialFixture;
+use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::eventually;
 
-pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
+pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::it_goes_on_after_the_api_server_was_away", outage),
-        trial(stage, "operator::a_storm_of_changes_ends_as_it_should_be", storm),
+        trial(stage, "operator::it_goes_on_after_the_api_server_was_away", api_server_outage),
+        trial(stage, "operator::a_storm_of_changes_ends_as_it_should_be", change_storm),
         trial(
             stage,
             "operator::one_that_nobody_can_read_is_told_and_holds_up_no_other",
-            unreadable,
+            unreadable_cluster,
         ),
-        trial(stage, "operator::classes_that_it_may_not_touch_keep_nothing_else_back", forbidden),
+        trial(stage, "operator::classes_that_it_may_not_touch_keep_nothing_else_back", forbidden_classes),
     ]
 }
 
-async fn outage(world: World) -> Result<(), Failed> {
-    let running = Running::start(&world, |_| ()).await?;
-    world.make_cluster(|_| ()).await?;
-    world.until_made().await?;
-    settle(&running, &world.namespace).await?;
-    world.plane.kill_server();
-    world.plane.start_server().await?;
-    running.forget();
-    world.made(&config_maps()).delete("azure-cloud-config", &DeleteParams::default()).await?;
+async fn api_server_outage(world: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&world, |_| ()).await?;
+    world.create_cluster(|_| ()).await?;
+    world.wait_until_reconciled().await?;
+    wait_until_quiet(&running, &world.namespace).await?;
+    world.plane.kill_api_server();
+    world.plane.start_api_server().await?;
+    running.clear_requests();
+    world.control_plane_api(&config_map_kind()).delete("azure-cloud-config", &DeleteParams::default()).await?;
     eventually("what was lost is there again", async || {
-        Ok(world.made(&config_maps()).get_opt("azure-cloud-config").await?.is_some())
+        Ok(world.control_plane_api(&config_map_kind()).get_opt("azure-cloud-config").await?.is_some())
     })
     .await?;
-    settle(&running, &world.namespace).await?;
-    let written = running.written(&world.namespace);
+    wait_until_quiet(&running, &world.namespace).await?;
+    let written = running.writes_to(&world.namespace);
     if written.len() > 3 {
         return Err(format!("more is written than was lost: {written:?}").into());
     }
-    running.end().await?;
-    world.clear().await
+    running.stop().await?;
+    world.delete_cluster().await
 }
 
-async fn unreadable(world: World) -> Result<(), Failed> {
-    let running = Running::start(&world, |_| ()).await?;
+async fn unreadable_cluster(world: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&world, |_| ()).await?;
     let mut odd = world.hosted_cluster();
     odd["metadata"]["name"] = json!("odd");
     odd["spec"]["dns"]["publicZoneID"] = json!(7);
-    let clusters = world.api(&Kind::hosted_cluster());
+    let clusters = world.dynamic_api(&DynamicKind::hosted_cluster());
     clusters.create(&PostParams::default(), &serde_json::from_value(odd)?).await?;
-    world.make_cluster(|_| ()).await?;
-    world.until_made().await?;
-    let told = world.api(&Kind::hosted_cluster_identities());
+    world.create_cluster(|_| ()).await?;
+    world.wait_until_reconciled().await?;
+    let told = world.dynamic_api(&DynamicKind::hosted_cluster_identities());
     eventually("it is told that it cannot be read", async || {
         let told = told.get_opt("odd").await?.map(|it| serde_json::to_string(&it)).transpose()?;
         Ok(told.is_some_and(|text| text.contains("InvalidHostedCluster")))
@@ -75,16 +75,16 @@ async fn unreadable(world: World) -> Result<(), Failed> {
         return Err(format!("events about it: {about:#?}").into());
     }
     clusters.delete("odd", &DeleteParams::default()).await?;
-    running.end().await?;
-    world.clear().await
+    running.stop().await?;
+    world.delete_cluster().await
 }
 
-async fn storm(world: World) -> Result<(), Failed> {
-    let running = Running::start(&world, |_| ()).await?;
-    world.make_cluster(|_| ()).await?;
-    world.until_made().await?;
-    settle(&running, &world.namespace).await?;
-    let made = world.made(&classes());
+async fn change_storm(world: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&world, |_| ()).await?;
+    world.create_cluster(|_| ()).await?;
+    world.wait_until_reconciled().await?;
+    wait_until_quiet(&running, &world.namespace).await?;
+    let made = world.control_plane_api(&class_kind());
     let parameters =
         PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
     for round in 0..60 {
@@ -96,39 +96,39 @@ async fn storm(world: World) -> Result<(), Failed> {
         Ok(class["spec"]["parameters"]["keyvaultName"] == "harbour-identities")
     })
     .await?;
-    settle(&running, &world.namespace).await?;
-    running.end().await?;
-    world.clear().await
+    wait_until_quiet(&running, &world.namespace).await?;
+    running.stop().await?;
+    world.delete_cluster().await
 }
 
-async fn forbidden(world: World) -> Result<(), Failed> {
-    let running = Running::start(&world, |_| ()).await?;
-    settle(&running, &world.namespace).await?;
-    running.end().await?;
+async fn forbidden_classes(world: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&world, |_| ()).await?;
+    wait_until_quiet(&running, &world.namespace).await?;
+    running.stop().await?;
     // The rights are there; then those about classes go, before another process begins.
     let roles = Api::<ClusterRole>::all(world.client.clone());
-    let mut role = roles.get(OPERATOR).await?;
+    let mut role = roles.get(OPERATOR_USER).await?;
     for rule in role.rules.iter_mut().flatten() {
         if rule.resources.iter().flatten().any(|it| it == "secretproviderclasses") {
             rule.verbs = vec!["get".to_owned()];
         }
     }
     let rules = json!({"rules": role.rules});
-    let without = Running::start_with(
+    let without = RunningOperator::start_after(
         &world,
         |_| (),
         async || {
-            roles.patch(OPERATOR, &PatchParams::default(), &Patch::Merge(rules)).await?;
+            roles.patch(OPERATOR_USER, &PatchParams::default(), &Patch::Merge(rules)).await?;
             Ok(())
         },
     )
     .await?;
-    world.make_cluster(|_| ()).await?;
+    world.create_cluster(|_| ()).await?;
     eventually("everything but the classes is there", async || {
-        Ok(world.count(&deployments()).await? >= 9 && world.count(&config_maps()).await? >= 1)
+        Ok(world.count_objects(&deployment_kind()).await? >= 9 && world.count_objects(&config_map_kind()).await? >= 1)
     })
     .await?;
-    expect_same("classes", world.count(&classes()).await?, 0)?;
-    without.end().await?;
-    world.clear().await
+    expect_equal("classes", world.count_objects(&class_kind()).await?, 0)?;
+    without.stop().await?;
+    world.delete_cluster().await
 }

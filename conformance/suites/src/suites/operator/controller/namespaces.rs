@@ -5,40 +5,40 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::running::{Running, deployments, settle};
-use crate::api_server::{Kind, ensure_namespace};
-use crate::suites::expect_same;
-use crate::suites::operator::world::World;
-use crate::suites::operator::{Stage, trial};
+use super::running_operator::{RunningOperator, deployment_kind, wait_until_quiet};
+use crate::api_server::{DynamicKind, ensure_namespace_exists};
+use crate::suites::expect_equal;
+use crate::suites::operator::trial_fixture::OperatorTrialFixture;
+use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::eventually;
 
-pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
+pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     let foreign = "operator::a_namespace_of_somebody_else_is_neither_written_nor_deleted";
     let handed = "operator::a_namespace_that_was_handed_over_stays_at_the_end";
-    vec![trial(stage, foreign, foreign_namespace), trial(stage, handed, handed_over)]
+    vec![trial(stage, foreign, foreign_namespace_is_untouched), trial(stage, handed, marked_namespace_is_kept)]
 }
 
 /// Marks the namespace of the control plane as that of the example, as a person would.
-pub(super) async fn hand_over(world: &World) -> Result<(), Failed> {
+pub(super) async fn mark_namespace_for_cluster(world: &OperatorTrialFixture) -> Result<(), Failed> {
     let namespaces = Api::<Namespace>::all(world.client.clone());
     let cluster = format!("{}/harbour", world.namespace);
     let patch = json!({"metadata": {
         "labels": {"hypershift.openshift.io/hosted-control-plane": "true"},
         "annotations": {"hypershift.openshift.io/cluster": cluster},
     }});
-    namespaces.patch(&world.room(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+    namespaces.patch(&world.control_plane_namespace(), &PatchParams::default(), &Patch::Merge(patch)).await?;
     Ok(())
 }
 
 /// Makes the namespace of the control plane, and in it a cloud configuration of somebody else's.
-pub(super) async fn occupy(world: &World, data: &Value) -> Result<Api<ConfigMap>, Failed> {
-    ensure_namespace(&world.client, &world.room()).await?;
-    hand_over(world).await?;
-    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.room());
+pub(super) async fn create_foreign_cloud_config(world: &OperatorTrialFixture, data: &Value) -> Result<Api<ConfigMap>, Failed> {
+    ensure_namespace_exists(&world.client, &world.control_plane_namespace()).await?;
+    mark_namespace_for_cluster(world).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.control_plane_namespace());
     let foreign = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "azure-cloud-config", "namespace": world.room()},
+        "metadata": {"name": "azure-cloud-config", "namespace": world.control_plane_namespace()},
         "data": data,
     });
     let parameters = PatchParams::apply("somebody");
@@ -47,51 +47,51 @@ pub(super) async fn occupy(world: &World, data: &Value) -> Result<Api<ConfigMap>
 }
 
 /// A namespace of the name of the control plane's that somebody made for something else.
-async fn foreign_namespace(world: World) -> Result<(), Failed> {
-    ensure_namespace(&world.client, &world.room()).await?;
+async fn foreign_namespace_is_untouched(world: OperatorTrialFixture) -> Result<(), Failed> {
+    ensure_namespace_exists(&world.client, &world.control_plane_namespace()).await?;
     let namespaces = Api::<Namespace>::all(world.client.clone());
-    let before = namespaces.get(&world.room()).await?;
-    let running = Running::start(&world, |_| ()).await?;
-    world.make_cluster(|_| ()).await?;
+    let before = namespaces.get(&world.control_plane_namespace()).await?;
+    let running = RunningOperator::start(&world, |_| ()).await?;
+    world.create_cluster(|_| ()).await?;
     eventually("it is told whose the namespace is, and what to do", async || {
-        let told = world.told().await?.to_string();
+        let told = world.read_identities().await?.to_string();
         Ok(told.contains("InvalidHostedCluster") && told.contains("hand the namespace over"))
     })
     .await?;
-    settle(&running, &world.namespace).await?;
+    wait_until_quiet(&running, &world.namespace).await?;
     let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
     let told = events.list(&ListParams::default()).await?;
     let named =
-        told.iter().filter(|it| it.message.as_ref().is_some_and(|it| it.contains(&world.room())));
-    expect_same("events that name it", named.count(), 1)?;
-    let written = format!("/namespaces/{}", world.room());
-    expect_same("writes", running.written(&written), Vec::new())?;
-    let clusters = world.api(&Kind::hosted_cluster());
+        told.iter().filter(|it| it.message.as_ref().is_some_and(|it| it.contains(&world.control_plane_namespace())));
+    expect_equal("events that name it", named.count(), 1)?;
+    let written = format!("/namespaces/{}", world.control_plane_namespace());
+    expect_equal("writes", running.writes_to(&written), Vec::new())?;
+    let clusters = world.dynamic_api(&DynamicKind::hosted_cluster());
     clusters.delete("harbour", &DeleteParams::default()).await?;
     eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))
         .await?;
-    let after = namespaces.get(&world.room()).await?;
-    expect_same(
+    let after = namespaces.get(&world.control_plane_namespace()).await?;
+    expect_equal(
         "the namespace",
         after.metadata.resource_version,
         before.metadata.resource_version,
     )?;
-    running.end().await
+    running.stop().await
 }
 
 /// A namespace that was handed over is written, and stays when the cluster goes.
-async fn handed_over(world: World) -> Result<(), Failed> {
-    ensure_namespace(&world.client, &world.room()).await?;
-    hand_over(&world).await?;
-    let running = Running::start(&world, |_| ()).await?;
-    world.make_cluster(|_| ()).await?;
-    world.until_made().await?;
-    let clusters = world.api(&Kind::hosted_cluster());
+async fn marked_namespace_is_kept(world: OperatorTrialFixture) -> Result<(), Failed> {
+    ensure_namespace_exists(&world.client, &world.control_plane_namespace()).await?;
+    mark_namespace_for_cluster(&world).await?;
+    let running = RunningOperator::start(&world, |_| ()).await?;
+    world.create_cluster(|_| ()).await?;
+    world.wait_until_reconciled().await?;
+    let clusters = world.dynamic_api(&DynamicKind::hosted_cluster());
     clusters.delete("harbour", &DeleteParams::default()).await?;
     eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))
         .await?;
-    let namespace = Api::<Namespace>::all(world.client.clone()).get(&world.room()).await?;
-    expect_same("its end", namespace.metadata.deletion_timestamp.is_some(), false)?;
-    expect_same("what is left", world.count(&deployments()).await?, 0)?;
-    running.end().await
+    let namespace = Api::<Namespace>::all(world.client.clone()).get(&world.control_plane_namespace()).await?;
+    expect_equal("its end", namespace.metadata.deletion_timestamp.is_some(), false)?;
+    expect_equal("what is left", world.count_objects(&deployment_kind()).await?, 0)?;
+    running.stop().await
 }

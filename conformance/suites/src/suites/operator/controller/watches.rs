@@ -8,43 +8,43 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use lanyard_clock::{Clock, SystemClock};
-use lanyard_cluster::StoreAccess;
+use lanyard_cluster::EtcdAccess;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::relay::Relay;
-use super::running::{Running, classes, config_maps};
-use crate::suites::expect_same;
-use crate::suites::operator::world::World;
-use crate::suites::operator::{Stage, trial};
-use crate::waiting::{eventually_within, pause};
+use super::relay::TcpRelay;
+use super::running_operator::{RunningOperator, class_kind, config_map_kind};
+use crate::suites::expect_equal;
+use crate::suites::operator::trial_fixture::OperatorTrialFixture;
+use crate::suites::operator::{OperatorSuiteFixture, trial};
+use crate::waiting::{eventually_within, sleep};
 
-pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
+pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::watches_that_are_cut_or_fall_silent_go_on_without_lists", broken),
+        trial(stage, "operator::watches_that_are_cut_or_fall_silent_go_on_without_lists", broken_connections),
         trial(
             stage,
             "operator::a_version_that_is_too_old_costs_each_kind_one_list_at_most",
-            too_old,
+            expired_resource_version,
         ),
     ]
 }
 
 /// How often everything of each kind was listed, of the kinds that this API server has: one that it
 /// has not is asked for again and again, should somebody install it.
-fn lists(running: &Running) -> Result<BTreeMap<String, u64>, Failed> {
-    let page = running.lines("lanyard_operator_lists_total");
+fn list_counts(running: &RunningOperator) -> Result<BTreeMap<String, u64>, Failed> {
+    let page = running.metric_lines("lanyard_operator_lists_total");
     let served = page.lines().filter(|line| !line.contains("\"AzureClusterIdentity\""));
     let counts = served.filter_map(|line| line.rsplit_once(' '));
     counts.map(|(kind, count)| Ok((kind.to_owned(), count.parse()?))).collect()
 }
 
 /// Somebody changes a class; the operator notices and sets it back in time.
-async fn notices(world: &World, within: Duration) -> Result<Duration, Failed> {
+async fn measure_drift_correction(world: &OperatorTrialFixture, within: Duration) -> Result<Duration, Failed> {
     let parameters =
         PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
     let patch = json!({"spec": {"parameters": {"keyvaultName": "elsewhere"}}});
-    let made = world.made(&classes());
+    let made = world.control_plane_api(&class_kind());
     made.patch("managed-azure-network", &parameters, &Patch::Merge(patch)).await?;
     let clock = SystemClock::new();
     let began = clock.monotonic();
@@ -56,50 +56,50 @@ async fn notices(world: &World, within: Duration) -> Result<Duration, Failed> {
     Ok(clock.monotonic().saturating_sub(began))
 }
 
-async fn broken(world: World) -> Result<(), Failed> {
-    let relay = Relay::start(&world.plane).await?;
-    let running = Running::start_over(&world, &relay, |_| ()).await?;
-    world.make_cluster(|_| ()).await?;
-    world.until_made().await?;
-    let before = lists(&running)?;
+async fn broken_connections(world: OperatorTrialFixture) -> Result<(), Failed> {
+    let relay = TcpRelay::start(&world.plane).await?;
+    let running = RunningOperator::start_via_relay_as_binary(&world, &relay, |_| ()).await?;
+    world.create_cluster(|_| ()).await?;
+    world.wait_until_reconciled().await?;
+    let before = list_counts(&running)?;
     for _ in 0..2 {
-        relay.cut();
-        notices(&world, SOON).await?;
+        relay.cut_connections();
+        measure_drift_correction(&world, WATCH_TIMEOUT).await?;
     }
     // Half open: packets vanish, and no end of the connection is seen. Pings find it.
-    relay.hold();
-    let took = notices(&world, PINGS).await?;
-    if took < SOON {
+    relay.hold_connections();
+    let took = measure_drift_correction(&world, PING_TIMEOUT).await?;
+    if took < WATCH_TIMEOUT {
         return Err(format!("nothing was held: {took:?}").into());
     }
-    expect_same("lists", lists(&running)?, before)?;
-    running.end().await?;
-    world.clear().await
+    expect_equal("lists", list_counts(&running)?, before)?;
+    running.stop().await?;
+    world.delete_cluster().await
 }
 
-async fn too_old(world: World) -> Result<(), Failed> {
-    let relay = Relay::start(&world.plane).await?;
-    let running = Running::start_over(&world, &relay, |_| ()).await?;
-    world.make_cluster(|_| ()).await?;
-    world.until_made().await?;
-    let before = lists(&running)?;
+async fn expired_resource_version(world: OperatorTrialFixture) -> Result<(), Failed> {
+    let relay = TcpRelay::start(&world.plane).await?;
+    let running = RunningOperator::start_via_relay_as_binary(&world, &relay, |_| ()).await?;
+    world.create_cluster(|_| ()).await?;
+    world.wait_until_reconciled().await?;
+    let before = list_counts(&running)?;
     // Nothing reaches the operator while something goes, and then nobody knows of it any more.
-    relay.hold_all();
-    world.made(&config_maps()).delete("azure-cloud-config", &DeleteParams::default()).await?;
-    compact(&world).await?;
-    world.plane.kill_server();
-    world.plane.start_server().await?;
+    relay.hold_all_connections();
+    world.control_plane_api(&config_map_kind()).delete("azure-cloud-config", &DeleteParams::default()).await?;
+    compact_etcd(&world).await?;
+    world.plane.kill_api_server();
+    world.plane.start_api_server().await?;
     // What was held is lost.
-    relay.cut();
-    relay.release();
-    eventually_within(PINGS, "what was lost is there again", async || {
-        Ok(world.made(&config_maps()).get_opt("azure-cloud-config").await?.is_some())
+    relay.cut_connections();
+    relay.release_connections();
+    eventually_within(PING_TIMEOUT, "what was lost is there again", async || {
+        Ok(world.control_plane_api(&config_map_kind()).get_opt("azure-cloud-config").await?.is_some())
     })
     .await?;
-    notices(&world, SOON).await?;
-    pause(SOON).await;
+    measure_drift_correction(&world, WATCH_TIMEOUT).await?;
+    sleep(WATCH_TIMEOUT).await;
     // One whose last version was still known needs none.
-    let more = lists(&running)?.into_iter().map(|(kind, count)| {
+    let more = list_counts(&running)?.into_iter().map(|(kind, count)| {
         let more = count - before.get(&kind).copied().unwrap_or_default();
         (kind, more)
     });
@@ -108,13 +108,13 @@ async fn too_old(world: World) -> Result<(), Failed> {
     if !is_listed || more.iter().any(|(_, more)| *more > 1) {
         return Err(format!("lists since then: {more:?}").into());
     }
-    running.end().await?;
-    world.clear().await
+    running.stop().await?;
+    world.delete_cluster().await
 }
 
 /// Forgets every version of the store but the last.
-async fn compact(world: &World) -> Result<(), Failed> {
-    let store = store(&world.plane.store()).await?;
+async fn compact_etcd(world: &OperatorTrialFixture) -> Result<(), Failed> {
+    let store = etcd_client(&world.plane.etcd_access()).await?;
     let ask = async |path: &str, body: Value| {
         let request = Request::post(path).body(body.to_string().into_bytes())?;
         Ok::<_, Failed>(store.request::<Value>(request).await?)
@@ -122,11 +122,11 @@ async fn compact(world: &World) -> Result<(), Failed> {
     let now = ask("/v3/kv/range", json!({"key": "AA=="})).await?;
     let revision = &now["header"]["revision"];
     let answer = ask("/v3/kv/compaction", json!({"revision": revision, "physical": true})).await?;
-    expect_same("the store compacts", answer["header"].is_object(), true)
+    expect_equal("the store compacts", answer["header"].is_object(), true)
 }
 
 /// The store by its own interface, which signs in as the API server does.
-async fn store(access: &StoreAccess) -> Result<Client, Failed> {
+async fn etcd_client(access: &EtcdAccess) -> Result<Client, Failed> {
     let user = json!({"client-certificate": access.certificate, "client-key": access.key});
     let cluster = json!({"server": access.url, "certificate-authority": access.authority});
     let kubeconfig: Kubeconfig = serde_json::from_value(json!({
@@ -142,6 +142,6 @@ async fn store(access: &StoreAccess) -> Result<Client, Failed> {
 }
 
 /// What is noticed by a watch that goes on.
-const SOON: Duration = Duration::from_secs(12);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(12);
 /// Pings find a dead connection after 45 s.
-const PINGS: Duration = Duration::from_secs(70);
+const PING_TIMEOUT: Duration = Duration::from_secs(70);

@@ -3,18 +3,18 @@
 //! The schema's patterns are not anchored, so they take nearly everything; what they mean to say
 //! is a lint of ours.
 
-use lanyard_api::definitions::message;
+use lanyard_api::definitions::validation_messages;
 
-use crate::hosted_cluster::validate::checker::{Checker, has_form};
-use crate::hosted_cluster::validate::path;
+use crate::hosted_cluster::validate::checker::{FieldChecker, matches_resource_id_form};
+use crate::hosted_cluster::validate::azure_field;
 
-const FORM: &str =
+const SUBNET_ID_FORM: &str =
     "/subscriptions/*/resourceGroups/*/providers/Microsoft.Network/virtualNetworks/*/subnets/*";
 
 /// A name in a subnet id: where it is, what it is made of and what it must not end with.
-struct Segment {
+struct SubnetIdSegment {
     position: usize,
-    what: &'static str,
+    resource_name: &'static str,
     characters: &'static str,
     lengths: std::ops::RangeInclusive<usize>,
     forbidden_ends: &'static [char],
@@ -22,45 +22,45 @@ struct Segment {
     end_message: &'static str,
 }
 
-const SEGMENTS: [Segment; 3] = [
-    Segment {
+const SUBNET_ID_SEGMENTS: [SubnetIdSegment; 3] = [
+    SubnetIdSegment {
         position: 4,
-        what: "resource group",
+        resource_name: "resource group",
         characters: "-_().",
         lengths: 1..=90,
         forbidden_ends: &['.'],
-        shape_message: message::SUBNET_GROUP,
-        end_message: message::SUBNET_GROUP_END,
+        shape_message: validation_messages::SUBNET_GROUP,
+        end_message: validation_messages::SUBNET_GROUP_END,
     },
-    Segment {
+    SubnetIdSegment {
         position: 8,
-        what: "virtual network",
+        resource_name: "virtual network",
         characters: "-_.",
         lengths: 2..=64,
         forbidden_ends: &['.', '-'],
-        shape_message: message::SUBNET_VNET,
-        end_message: message::SUBNET_VNET_END,
+        shape_message: validation_messages::SUBNET_VNET,
+        end_message: validation_messages::SUBNET_VNET_END,
     },
-    Segment {
+    SubnetIdSegment {
         position: 10,
-        what: "subnet",
+        resource_name: "subnet",
         characters: "-_.",
         lengths: 1..=80,
         forbidden_ends: &['.', '-'],
-        shape_message: message::SUBNET_NAME,
-        end_message: message::SUBNET_NAME_END,
+        shape_message: validation_messages::SUBNET_NAME,
+        end_message: validation_messages::SUBNET_NAME_END,
     },
 ];
 
-impl Segment {
-    fn valid(&self, c: char) -> bool {
+impl SubnetIdSegment {
+    fn allows_character(&self, c: char) -> bool {
         c.is_ascii_alphanumeric() || self.characters.contains(c)
     }
 
     /// The schema's pattern, which is searched for anywhere in the text.
-    fn found_in(&self, text: &str) -> bool {
+    fn matches_unanchored(&self, text: &str) -> bool {
         let shortest = *self.lengths.start();
-        text.split(|c| !self.valid(c)).any(|run| {
+        text.split(|c| !self.allows_character(c)).any(|run| {
             let run = match self.position {
                 10 => run.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()),
                 _ => run,
@@ -70,33 +70,33 @@ impl Segment {
     }
 
     /// What the pattern means: the whole text, and not a part of it.
-    fn is(&self, text: &str) -> bool {
+    fn matches_whole(&self, text: &str) -> bool {
         let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric()) || self.position != 10;
-        self.lengths.contains(&text.len()) && text.chars().all(|c| self.valid(c)) && begins
+        self.lengths.contains(&text.len()) && text.chars().all(|c| self.allows_character(c)) && begins
     }
 }
 
-pub(super) fn subnet(checker: &mut Checker, value: Option<&String>) {
-    let field = path("subnetID");
-    let Some(text) = checker.text(&field, value, 1..=355) else { return };
-    checker.rule(&field, has_form(text, FORM), message::SUBNET_FORMAT);
+pub(super) fn check_subnet_id(checker: &mut FieldChecker, value: Option<&String>) {
+    let field = azure_field("subnetID");
+    let Some(text) = checker.check_text(&field, value, 1..=355) else { return };
+    checker.check_rule(&field, matches_resource_id_form(text, SUBNET_ID_FORM), validation_messages::SUBNET_FORMAT);
     let parts: Vec<_> = text.split('/').collect();
     if parts.len() != 11 {
         return;
     }
-    for segment in &SEGMENTS {
+    for segment in &SUBNET_ID_SEGMENTS {
         let part = parts[segment.position];
-        checker.rule(&field, segment.found_in(part), segment.shape_message);
-        checker.rule(&field, !part.ends_with(segment.forbidden_ends), segment.end_message);
+        checker.check_rule(&field, segment.matches_unanchored(part), segment.shape_message);
+        checker.check_rule(&field, !part.ends_with(segment.forbidden_ends), segment.end_message);
     }
 }
 
 /// The parts of a subnet id that the schema takes and Azure does not, and what each should name.
-pub(in crate::hosted_cluster::validate) fn misnamed_parts(id: &str) -> Vec<(String, &'static str)> {
+pub(in crate::hosted_cluster::validate) fn invalid_subnet_id_segments(id: &str) -> Vec<(String, &'static str)> {
     let parts: Vec<_> = id.split('/').collect();
-    let misnamed = |segment: &Segment| {
+    let misnamed = |segment: &SubnetIdSegment| {
         let part = *parts.get(segment.position)?;
-        (!segment.is(part)).then(|| (part.to_owned(), segment.what))
+        (!segment.matches_whole(part)).then(|| (part.to_owned(), segment.resource_name))
     };
-    SEGMENTS.iter().filter_map(misnamed).collect()
+    SUBNET_ID_SEGMENTS.iter().filter_map(misnamed).collect()
 }

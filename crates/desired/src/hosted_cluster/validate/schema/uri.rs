@@ -6,24 +6,24 @@ pub(super) fn is_request_uri(text: &str) -> bool {
     if text.is_empty() || text.chars().any(|c| c < ' ' || c == '\u{7f}') {
         return false;
     }
-    let Some((scheme, rest)) = scheme(text) else { return false };
+    let Some((scheme, rest)) = split_scheme(text) else { return false };
     let rest = rest.split('?').next().unwrap_or_default();
     if !rest.starts_with('/') {
         // An opaque URI, such as `urn:x`, is not looked into any further.
         return !scheme.is_empty() || text == "*";
     }
     let authority = rest.strip_prefix("//").filter(|_| !scheme.is_empty());
-    let Some(authority) = authority else { return is_escaped(rest) };
+    let Some(authority) = authority else { return has_valid_escapes(rest) };
     let (authority, path) = match authority.find('/') {
         Some(end) => authority.split_at(end),
         None => (authority, ""),
     };
-    is_authority(authority) && is_escaped(path)
+    is_authority(authority) && has_valid_escapes(path)
 }
 
 /// The scheme, empty where there is none, and what follows; nothing where the text begins with the
 /// colon.
-fn scheme(text: &str) -> Option<(&str, &str)> {
+fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let ends = |c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c));
     let (scheme, rest) = text.split_at(text.find(ends).unwrap_or(text.len()));
     let Some(rest) = rest.strip_prefix(':') else { return Some(("", text)) };
@@ -39,7 +39,7 @@ fn scheme(text: &str) -> Option<(&str, &str)> {
 fn is_authority(authority: &str) -> bool {
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     let of_user = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
-    if !user.chars().all(of_user) || !is_escaped(user) {
+    if !user.chars().all(of_user) || !has_valid_escapes(user) {
         return false;
     }
     let (host, port) = match host.strip_prefix('[') {
@@ -58,7 +58,7 @@ fn is_authority(authority: &str) -> bool {
 }
 
 /// Whether every `%` is followed by two hexadecimal digits.
-fn is_escaped(text: &str) -> bool {
+fn has_valid_escapes(text: &str) -> bool {
     text.split('%').skip(1).all(|after| {
         after.len() >= 2 && after.bytes().take(2).all(|digit| digit.is_ascii_hexdigit())
     })
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_api_server_takes_for_a_url_is_one() {
+    fn request_uri_follows_the_api_server() {
         let taken = [
             "https://kubernetes.default.svc",
             "https://oidc.example:8443/a?b=c#d",

@@ -4,6 +4,6 @@ use super::*;
 use crate::hosted_cluster::validate::validate_update;
 
 #[test]
-fn nothing_that_stays_is_complained_of() {
-    assert_eq!(validate_update(&changed(&[]), &changed(&[])), Problems::default());
+fn unchanged_cluster_has_no_update_problems() {
+    assert_eq!(validate_update(&example_with_changes(&[]), &example_with_changes(&[])), ValidationProblems::default());
 }

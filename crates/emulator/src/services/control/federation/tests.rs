@@ -4,23 +4,23 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::binding::server_name_of;
-use crate::doors::Door;
+use crate::identity_binding::proxy_server_name;
+use crate::ingress::Ingress;
 use crate::testing::{
-    FEDERATED, ISSUER, LOGIN, Probe, SUBJECT, TENANT, body as body_of, code, epoch, foreign_key,
-    signed, world,
+    FEDERATED, ISSUER, LOGIN, EngineFixture, SUBJECT, TENANT, reply_json as body_of, aadsts_code, start_time, untrusted_key,
+    sign_token, azure_with_test_principals,
 };
 
 const CLUSTER_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const CLUSTER_SUBJECT: &str = "system:serviceaccount:team:reader";
 
-fn control(probe: &Probe, method: &Method, path: &str, body: &Value) -> Reply {
+fn send_control_request(probe: &EngineFixture, method: &Method, path: &str, body: &Value) -> ServiceReply {
     let url = format!("http://127.0.0.1/lanyard/v1/{path}");
-    probe.ask(Door::Port, method, &url, &[("x-lanyard-control", "1")], &body.to_string())
+    probe.send_request(Ingress::Port, method, &url, &[("x-lanyard-control", "1")], &body.to_string())
 }
 
 fn key_set() -> Value {
-    let (n, e) = foreign_key().jwk_parts().unwrap();
+    let (n, e) = untrusted_key().jwk_modulus_and_exponent().unwrap();
     json!({ "keys": [
         { "kty": "EC", "kid": "ec", "crv": "P-256", "x": "", "y": "" },
         { "kty": "RSA", "kid": "cluster-1", "use": "sig", "alg": "RS256", "n": n, "e": e },
@@ -29,15 +29,15 @@ fn key_set() -> Value {
 
 /// A token of the cluster, for the audience.
 fn cluster_token(audience: &str) -> String {
-    let now = epoch().as_second();
+    let now = start_time().as_second();
     let claims = json!({
         "iss": CLUSTER_ISSUER, "sub": CLUSTER_SUBJECT, "aud": [audience], "nbf": now,
         "exp": now + 600, "kubernetes.io": { "namespace": "team" },
     });
-    signed(&json!({ "alg": "RS256", "kid": "cluster-1" }), &claims, &foreign_key())
+    sign_token(&json!({ "alg": "RS256", "kid": "cluster-1" }), &claims, &untrusted_key())
 }
 
-fn asked(probe: &Probe, door: Door, host: &str, token: &str) -> Reply {
+fn request_token_as_cluster(probe: &EngineFixture, door: Ingress, host: &str, token: &str) -> ServiceReply {
     let form = url::form_urlencoded::Serializer::new(String::new())
         .append_pair("grant_type", "client_credentials")
         .append_pair("scope", "https://vault.azure.net/.default")
@@ -49,81 +49,81 @@ fn asked(probe: &Probe, door: Door, host: &str, token: &str) -> Reply {
         .append_pair("client_assertion", token)
         .finish();
     let url = format!("https://{host}/{TENANT}/oauth2/v2.0/token");
-    probe.ask(door, &Method::POST, &url, &[], &form)
+    probe.send_request(door, &Method::POST, &url, &[], &form)
 }
 
-fn with_cluster() -> Probe {
-    let probe = Probe::new(world());
+fn fixture_with_cluster_issuer() -> EngineFixture {
+    let probe = EngineFixture::new(azure_with_test_principals());
     let issuer = json!({ "issuer": CLUSTER_ISSUER, "jwks": key_set() });
-    let reply = control(&probe, &Method::PUT, "issuers", &issuer);
+    let reply = send_control_request(&probe, &Method::PUT, "issuers", &issuer);
     assert_eq!(reply.status, 201);
     assert_eq!(body_of(&reply)["keys"], json!(["cluster-1"]));
-    assert_eq!(control(&probe, &Method::PUT, "issuers", &issuer).status, 200);
+    assert_eq!(send_control_request(&probe, &Method::PUT, "issuers", &issuer).status, 200);
     probe
 }
 
 #[test]
-fn a_cluster_that_made_itself_known_is_trusted_for_what_was_said() {
-    let probe = with_cluster();
-    let token = cluster_token(EXCHANGE);
-    assert_eq!(code(&asked(&probe, Door::Tunnel, LOGIN, &token)), Some(700_211));
+fn registered_cluster_issuer_is_trusted_for_its_credential() {
+    let probe = fixture_with_cluster_issuer();
+    let token = cluster_token(DEFAULT_AUDIENCE);
+    assert_eq!(aadsts_code(&request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token)), Some(700_211));
     let credential = json!({
         "clientId": FEDERATED, "issuer": CLUSTER_ISSUER, "subject": CLUSTER_SUBJECT,
     });
     for _ in 0..2 {
-        let reply = control(&probe, &Method::POST, "federated-credentials", &credential);
+        let reply = send_control_request(&probe, &Method::POST, "federated-credentials", &credential);
         assert_eq!(reply.status, 201);
     }
-    assert_eq!(asked(&probe, Door::Tunnel, LOGIN, &token).status, 200);
+    assert_eq!(request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token).status, 200);
     let other = cluster_token("api://other");
-    assert_eq!(code(&asked(&probe, Door::Tunnel, LOGIN, &other)), Some(700_212));
+    assert_eq!(aadsts_code(&request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &other)), Some(700_212));
     let state = probe.engine.state();
     let client = FEDERATED.parse().unwrap();
-    let principal = state.world.directory.by_client(client).unwrap();
+    let principal = state.azure.directory.by_client_id(client).unwrap();
     assert_eq!(principal.federated_credentials.len(), 2, "the same credential is one");
 }
 
 #[test]
-fn the_keys_of_an_issuer_of_this_world_are_kept() {
-    let probe = Probe::new(world());
+fn putting_a_seeded_issuer_keeps_its_signing_keys() {
+    let probe = EngineFixture::new(azure_with_test_principals());
     let issuer = json!({ "issuer": ISSUER, "jwks": key_set() });
-    assert_eq!(control(&probe, &Method::PUT, "issuers", &issuer).status, 200);
-    let now = epoch().as_second();
+    assert_eq!(send_control_request(&probe, &Method::PUT, "issuers", &issuer).status, 200);
+    let now = start_time().as_second();
     let claims = json!({
         "iss": ISSUER, "sub": SUBJECT, "aud": "openshift", "nbf": now, "exp": now + 60,
     });
-    for (kid, key) in [("k1", crate::testing::issuer_key()), ("cluster-1", foreign_key())] {
-        let token = signed(&json!({ "alg": "RS256", "kid": kid }), &claims, &key);
-        assert_eq!(asked(&probe, Door::Tunnel, LOGIN, &token).status, 200, "{kid}");
+    for (kid, key) in [("k1", crate::testing::issuer_key()), ("cluster-1", untrusted_key())] {
+        let token = sign_token(&json!({ "alg": "RS256", "kid": kid }), &claims, &key);
+        assert_eq!(request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token).status, 200, "{kid}");
     }
-    let anonymous = signed(&json!({ "alg": "RS256" }), &claims, &foreign_key());
-    assert_ne!(asked(&probe, Door::Tunnel, LOGIN, &anonymous).status, 200);
+    let anonymous = sign_token(&json!({ "alg": "RS256" }), &claims, &untrusted_key());
+    assert_ne!(request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &anonymous).status, 200);
 }
 
 #[test]
-fn the_token_proxy_takes_the_tokens_of_its_cluster_and_entra_does_not() {
-    let probe = with_cluster();
+fn token_proxy_accepts_cluster_tokens_that_entra_rejects() {
+    let probe = fixture_with_cluster_issuer();
     let binding = json!({
         "clientId": FEDERATED, "clusterId": "c1", "issuer": CLUSTER_ISSUER,
         "subject": CLUSTER_SUBJECT,
     });
-    let reply = body_of(&control(&probe, &Method::POST, "identity-bindings", &binding));
-    let name = server_name_of("c1");
-    assert_eq!((&reply["serverName"], &reply["audience"]), (&json!(name), &json!(AUDIENCE)));
-    let token = cluster_token(AUDIENCE);
-    let proxy = |host: &str, token: &str| asked(&probe, Door::TokenProxy, host, token);
+    let reply = body_of(&send_control_request(&probe, &Method::POST, "identity-bindings", &binding));
+    let name = proxy_server_name("c1");
+    assert_eq!((&reply["serverName"], &reply["audience"]), (&json!(name), &json!(PROXY_TOKEN_AUDIENCE)));
+    let token = cluster_token(PROXY_TOKEN_AUDIENCE);
+    let proxy = |host: &str, token: &str| request_token_as_cluster(&probe, Ingress::TokenProxy, host, token);
     assert_eq!(proxy(&name, &token).status, 200);
-    assert_eq!(code(&proxy(&name, &cluster_token(EXCHANGE))), Some(700_212));
-    assert_eq!(code(&proxy(&server_name_of("c2"), &token)), Some(70_021));
-    assert_eq!(code(&asked(&probe, Door::Tunnel, LOGIN, &token)), Some(700_211));
+    assert_eq!(aadsts_code(&proxy(&name, &cluster_token(DEFAULT_AUDIENCE))), Some(700_212));
+    assert_eq!(aadsts_code(&proxy(&proxy_server_name("c2"), &token)), Some(70_021));
+    assert_eq!(aadsts_code(&request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token)), Some(700_211));
 }
 
 #[test]
 fn the_token_proxy_forwards_token_requests_with_tokens_and_nothing_else() {
-    let probe = with_cluster();
-    let host = server_name_of("c1");
+    let probe = fixture_with_cluster_issuer();
+    let host = proxy_server_name("c1");
     for path in ["common/discovery/instance", "v2.0/.well-known/openid-configuration", ""] {
-        let reply = probe.get(Door::TokenProxy, &format!("https://{host}/{path}"), &[]);
+        let reply = probe.get(Ingress::TokenProxy, &format!("https://{host}/{path}"), &[]);
         assert_eq!(reply.status, 404, "{path}");
     }
     let form = format!(
@@ -132,32 +132,32 @@ fn the_token_proxy_forwards_token_requests_with_tokens_and_nothing_else() {
         crate::testing::SECRET,
     );
     let url = format!("https://{host}/{TENANT}/oauth2/v2.0/token");
-    let reply = probe.ask(Door::TokenProxy, &Method::POST, &url, &[], &form);
-    assert_eq!(code(&reply), Some(7_000_216), "{:?}", body_of(&reply));
+    let reply = probe.send_request(Ingress::TokenProxy, &Method::POST, &url, &[], &form);
+    assert_eq!(aadsts_code(&reply), Some(7_000_216), "{:?}", body_of(&reply));
 }
 
 #[test]
-fn a_role_is_assigned_once_by_name_or_id() {
-    let probe = Probe::new(world());
+fn role_is_assigned_once_by_name_or_id() {
+    let probe = EngineFixture::new(azure_with_test_principals());
     let scope = "/subscriptions/s/resourceGroups/g";
     let ask = |principal: &str, role: &str, scope: &str| {
         let asked = json!({ "principal": principal, "role": role, "scope": scope });
-        control(&probe, &Method::POST, "role-assignments", &asked).status.as_u16()
+        send_control_request(&probe, &Method::POST, "role-assignments", &asked).status.as_u16()
     };
     assert_eq!(ask(FEDERATED, "Reader", scope), 201);
     assert_eq!(ask(FEDERATED, "acdd72a7-3385-48ef-bd42-f606fba81ae7", scope), 200);
     assert_eq!(ask(FEDERATED, "No such role", scope), 404);
     assert_eq!(ask("nobody", "Reader", scope), 404);
     assert_eq!(ask(FEDERATED, "Reader", "not/a/scope"), 400);
-    assert_eq!(probe.engine.state().world.authorization.iter().count(), 1);
+    assert_eq!(probe.engine.state().azure.authorization.iter().count(), 1);
 }
 
 #[test]
-fn what_cannot_be_trusted_is_refused_and_changes_nothing() {
-    let probe = Probe::new(world());
+fn invalid_federation_requests_are_rejected_without_change() {
+    let probe = EngineFixture::new(azure_with_test_principals());
     let put = |issuer: &str, jwks: Value| {
         let asked = json!({ "issuer": issuer, "jwks": jwks });
-        control(&probe, &Method::PUT, "issuers", &asked).status.as_u16()
+        send_control_request(&probe, &Method::PUT, "issuers", &asked).status.as_u16()
     };
     assert_eq!(put("http://insecure.example", key_set()), 400);
     assert_eq!(put("not a url", key_set()), 400);
@@ -169,13 +169,13 @@ fn what_cannot_be_trusted_is_refused_and_changes_nothing() {
         for (member, value) in cluster.as_object().unwrap() {
             asked[member] = value.clone();
         }
-        control(&probe, &Method::POST, "identity-bindings", &asked).status.as_u16()
+        send_control_request(&probe, &Method::POST, "identity-bindings", &asked).status.as_u16()
     };
     assert_eq!(binding(json!({})), 400);
     assert_eq!(binding(json!({ "clusterId": "" })), 400);
     assert_eq!(binding(json!({ "serverName": "example.com" })), 400);
-    assert_eq!(binding(json!({ "serverName": server_name_of("c"), "clusterId": "c" })), 400);
-    assert_eq!(binding(json!({ "serverName": server_name_of("c") })), 201);
+    assert_eq!(binding(json!({ "serverName": proxy_server_name("c"), "clusterId": "c" })), 400);
+    assert_eq!(binding(json!({ "serverName": proxy_server_name("c") })), 201);
     let state = probe.engine.state();
-    assert_eq!((state.world.directory.issuers.len(), state.world.bindings.len()), (1, 1));
+    assert_eq!((state.azure.directory.issuers.len(), state.azure.bindings.len()), (1, 1));
 }

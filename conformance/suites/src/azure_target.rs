@@ -1,0 +1,322 @@
+//! Where the cases run: on a local Azure, or on a real subscription.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::json;
+use thiserror::Error;
+use tokio::runtime::Runtime;
+
+use crate::live_subscription::LiveSubscription;
+use crate::local_azure::{ControlApi, LocalAzure, LocalAzureError};
+use crate::client_program::{EnvironmentVariables, ClientInputs};
+use crate::recording_proxy::ForwardTarget;
+
+/// How a client signs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SignInMethod {
+    Certificate,
+    Secret,
+    Federated,
+    ManagedIdentity,
+}
+
+impl SignInMethod {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Certificate => "certificate",
+            Self::Secret => "secret",
+            Self::Federated => "federated",
+            Self::ManagedIdentity => "managed-identity",
+        }
+    }
+}
+
+/// The scope that every token case asks for.
+const SCOPE: &str = "https://management.azure.com/.default";
+
+/// The ground could not be prepared.
+#[derive(Debug, Error)]
+pub(crate) enum AzureTargetError {
+    #[error(transparent)]
+    StartLocalAzure(#[from] LocalAzureError),
+    #[error("could not {action} {}", path.display())]
+    File {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the world of the local Azure has no {0}")]
+    MissingSeedData(&'static str),
+}
+
+/// Where the cases run.
+#[derive(Debug)]
+pub(crate) enum AzureTarget {
+    Local(Box<LocalAzureTarget>),
+    Live(LiveSubscription),
+}
+
+/// A local Azure with what other people's clients need to sign in.
+#[derive(Debug)]
+pub(crate) struct LocalAzureTarget {
+    pub(crate) azure: LocalAzure,
+    test_clients: TestClientCredentials,
+    vault_reader: String,
+    certificate_file: PathBuf,
+    token_file: PathBuf,
+    names: HostedClusterNames,
+}
+
+/// Names from the HostedCluster that the world was made for.
+#[derive(Debug, Clone)]
+pub(crate) struct HostedClusterNames {
+    pub(crate) subscription: String,
+    pub(crate) resource_group: String,
+    /// A resource group that guests may not see.
+    pub(crate) forbidden_resource_group: String,
+    /// The host name of the vault with the credentials.
+    pub(crate) vault_host: String,
+    /// The tenant of that vault and of its reader; guests are of the cluster's.
+    pub(crate) vault_tenant: String,
+    /// A component.
+    pub(crate) component: String,
+    /// Its secret in that vault, which the reader may read.
+    pub(crate) component_secret: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TestClientCredentials {
+    tenant: String,
+    vault_host: String,
+    secret_name: String,
+    /// A secret beside it that guests may not read.
+    withheld_secret_name: String,
+    secret: SecretClientCredentials,
+    certificate: CertificateClientCredentials,
+    federated: FederatedClientCredentials,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SecretClientCredentials {
+    client_id: String,
+    client_secret: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CertificateClientCredentials {
+    client_id: String,
+    certificate_pem: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FederatedClientCredentials {
+    client_id: String,
+}
+
+impl fmt::Debug for SecretClientCredentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SecretGuest")
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for CertificateClientCredentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CertificateGuest")
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct SeedDataResponse {
+    imds: ImdsSeedData,
+}
+
+#[derive(Debug, Deserialize)]
+struct ImdsSeedData {
+    assigned: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct MintedTokenResponse {
+    token: String,
+}
+
+impl LocalAzureTarget {
+    /// Starts a local Azure for a HostedCluster in YAML and writes down what clients need.
+    pub(crate) fn start(
+        lanyard: &Path,
+        hosted_cluster: &str,
+        place: HostedClusterNames,
+        runtime: &Runtime,
+    ) -> Result<Self, AzureTargetError> {
+        let azure = LocalAzure::start(lanyard, hosted_cluster)?;
+        let (guests, world, minted) = runtime.block_on(async {
+            let guests: TestClientCredentials = azure.control_api().get("guests").await?;
+            let world: SeedDataResponse = azure.control_api().get("world").await?;
+            let minted: MintedTokenResponse = azure.control_api().post("federated-token", &json!({})).await?;
+            Ok::<_, LocalAzureError>((guests, world, minted))
+        })?;
+        let vault_reader = world
+            .imds
+            .assigned
+            .into_iter()
+            .next()
+            .ok_or(AzureTargetError::MissingSeedData("identity that is assigned to the node"))?;
+        let certificate = azure.directory().join("guest.pem");
+        write_file(&certificate, &guests.certificate.certificate_pem)?;
+        let token_file = azure.directory().join("guest-token");
+        write_file(&token_file, &minted.token)?;
+        Ok(Self { azure, test_clients: guests, vault_reader, certificate_file: certificate, token_file, names: place })
+    }
+
+    /// The host name of the vault with the credentials.
+    pub(crate) fn vault_host(&self) -> &str {
+        &self.names.vault_host
+    }
+
+    /// The client id of the node's identity, which reads the vault.
+    pub(crate) fn vault_reader(&self) -> &str {
+        &self.vault_reader
+    }
+
+    /// What sends other people's clients to this local Azure.
+    pub(crate) fn client_environment(&self) -> EnvironmentVariables {
+        interception_environment(self.azure.proxy_url(), self.azure.ca_bundle())
+    }
+
+    /// What sends our programs there: they never ask IMDS through a proxy.
+    pub(crate) fn lanyard_environment(&self) -> EnvironmentVariables {
+        let mut environment = self.client_environment();
+        environment.insert("AZURE_POD_IDENTITY_AUTHORITY_HOST", self.azure.proxy_url().into());
+        environment
+    }
+
+    /// The control API.
+    pub(crate) const fn control_api(&self) -> &ControlApi {
+        self.azure.control_api()
+    }
+
+    /// The URL of the intercepting proxy.
+    pub(crate) fn proxy_url(&self) -> &str {
+        self.azure.proxy_url()
+    }
+
+    /// The file with the local authority, PEM.
+    pub(crate) fn authority_file(&self) -> &Path {
+        self.azure.ca_file()
+    }
+
+    /// A new version of the credential that the node's identity may read.
+    pub(crate) async fn rotate_component_credential(&self) -> Result<serde_json::Value, LocalAzureError> {
+        self.control_api().rotate_credential(&self.names.component, 0).await
+    }
+
+    /// What a client signs in with, and where.
+    pub(crate) fn inputs(&self, holder: SignInMethod) -> ClientInputs {
+        let (guests, place) = (&self.test_clients, &self.names);
+        let client = match holder {
+            SignInMethod::Certificate => &guests.certificate.client_id,
+            SignInMethod::Secret => &guests.secret.client_id,
+            SignInMethod::Federated => &guests.federated.client_id,
+            SignInMethod::ManagedIdentity => &self.vault_reader,
+        };
+        let (tenant, vault_host, secret_name) = match holder {
+            SignInMethod::ManagedIdentity => {
+                (&place.vault_tenant, &place.vault_host, &place.component_secret)
+            }
+            _ => (&guests.tenant, &guests.vault_host, &guests.secret_name),
+        };
+        ClientInputs {
+            tenant: tenant.clone(),
+            client: client.clone(),
+            certificate: self.certificate_file.display().to_string(),
+            client_secret: guests.secret.client_secret.clone(),
+            token_file: self.token_file.display().to_string(),
+            scope: SCOPE.to_owned(),
+            subscription: place.subscription.clone(),
+            resource_group: place.resource_group.clone(),
+            vault: format!("https://{vault_host}"),
+            secret_name: secret_name.clone(),
+            ..ClientInputs::default()
+        }
+    }
+}
+
+impl AzureTarget {
+    /// The inputs of a client that signs in so; nothing if this ground has no such identity.
+    pub(crate) fn inputs(&self, holder: SignInMethod) -> Option<ClientInputs> {
+        match self {
+            Self::Local(local) => Some(local.inputs(holder)),
+            Self::Live(live) => live.inputs(holder, SCOPE),
+        }
+    }
+
+    /// What is different from [`Ground::inputs`] where access must be denied: objects and groups
+    /// that exist and that the client has no role for. A real subscription need not have any.
+    pub(crate) fn denied_inputs(&self, holder: SignInMethod) -> Option<ClientInputs> {
+        let Self::Local(local) = self else { return None };
+        Some(ClientInputs {
+            secret_name: local.test_clients.withheld_secret_name.clone(),
+            resource_group: local.names.forbidden_resource_group.clone(),
+            ..local.inputs(holder)
+        })
+    }
+
+    /// What sends a client to this ground.
+    pub(crate) fn client_environment(&self) -> EnvironmentVariables {
+        match self {
+            Self::Local(local) => local.client_environment(),
+            Self::Live(_) => EnvironmentVariables::new(),
+        }
+    }
+
+    /// Where a recorder passes requests on to.
+    pub(crate) fn forward_target(&self) -> Result<ForwardTarget, AzureTargetError> {
+        match self {
+            Self::Local(local) => {
+                let path = local.azure.ca_file();
+                let roots = fs::read(path).map_err(|source| AzureTargetError::File {
+                    action: "write",
+                    path: path.to_path_buf(),
+                    source,
+                })?;
+                let proxy = Some(local.azure.proxy_url().to_owned());
+                Ok(ForwardTarget { proxy, roots: Some(roots) })
+            }
+            Self::Live(_) => Ok(ForwardTarget::default()),
+        }
+    }
+}
+
+/// Variables that send the clients of every language through `proxy`, trusting `roots`.
+pub(crate) fn interception_environment(proxy: &str, roots: &Path) -> EnvironmentVariables {
+    let mut environment = EnvironmentVariables::new();
+    for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
+        environment.insert(name, proxy.into());
+    }
+    for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"] {
+        environment.insert(name, roots.into());
+    }
+    environment
+}
+
+fn write_file(path: &Path, content: &str) -> Result<(), AzureTargetError> {
+    fs::write(path, content).map_err(|source| AzureTargetError::File {
+        action: "write",
+        path: path.to_path_buf(),
+        source,
+    })
+}

@@ -1,0 +1,270 @@
+//! Other people's clients as processes: a case name and inputs go in, one JSON answer comes out.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+/// What a client is told; a case uses what it needs.
+#[derive(Clone, Default, Serialize)]
+pub(crate) struct ClientInputs {
+    pub(crate) tenant: String,
+    pub(crate) client: String,
+    /// A PEM file with certificates and key.
+    pub(crate) certificate: String,
+    pub(crate) send_certificate_chain: bool,
+    pub(crate) client_secret: String,
+    pub(crate) token_file: String,
+    pub(crate) scope: String,
+    pub(crate) subscription: String,
+    pub(crate) resource_group: String,
+    pub(crate) vault: String,
+    pub(crate) secret_name: String,
+}
+
+/// Without the client secret.
+impl fmt::Debug for ClientInputs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Inputs")
+            .field("tenant", &self.tenant)
+            .field("client", &self.client)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Variables that decide where the requests of a client go.
+pub(crate) type EnvironmentVariables = BTreeMap<&'static str, OsString>;
+
+/// Variables that would send requests elsewhere, or that clients read as settings.
+const CLEARED_VARIABLES: [&str; 9] = [
+    "NO_PROXY",
+    "no_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "IDENTITY_ENDPOINT",
+    "MSI_ENDPOINT",
+    "AZURE_AUTHORITY_HOST",
+    "AZURE_POD_IDENTITY_AUTHORITY_HOST",
+    "AZURE_CLIENT_SEND_CERTIFICATE_CHAIN",
+];
+
+/// A client did not do its part.
+#[derive(Debug, Error)]
+pub(crate) enum ClientProgramError {
+    #[error("`{}` could not be started", program.display())]
+    Start {
+        program: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the inputs could not be written as JSON")]
+    Inputs(#[source] serde_json::Error),
+    #[error("the client ended with {status}: {message}")]
+    Failed { status: String, message: String },
+    #[error("the client answered something that is no JSON object: {answer}")]
+    InvalidAnswer {
+        answer: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("the client said nothing for {} s", .0.as_secs())]
+    NoEvent(Duration),
+    #[error("the client ended while it was watched: {message}")]
+    Exited { message: String },
+}
+
+/// A program of other people's clients.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientProgram {
+    path: PathBuf,
+    script: Option<PathBuf>,
+    environment: EnvironmentVariables,
+}
+
+impl ClientProgram {
+    pub(crate) fn new(path: PathBuf, script: Option<PathBuf>, environment: EnvironmentVariables) -> Self {
+        Self { path, script, environment }
+    }
+
+    /// The same program with requests going another way.
+    pub(crate) fn with_environment(&self, environment: EnvironmentVariables) -> Self {
+        Self { environment, ..self.clone() }
+    }
+
+    /// Runs one case to its end.
+    pub(crate) fn run_case(&self, case: &str, inputs: &ClientInputs) -> Result<Value, ClientProgramError> {
+        let mut command = self.command();
+        command.arg(case).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let start = |source| ClientProgramError::Start { program: self.path.clone(), source };
+        let mut child = command.spawn().map_err(start)?;
+        if let Some(mut stdin) = child.stdin.take() {
+            let inputs = serde_json::to_vec(inputs).map_err(ClientProgramError::Inputs)?;
+            // A program that ended before it read says why by its status.
+            stdin.write_all(&inputs).unwrap_or_default();
+        }
+        let output = child.wait_with_output().map_err(start)?;
+        if !output.status.success() {
+            return Err(ClientProgramError::Failed {
+                status: output.status.to_string(),
+                message: last_lines_of(&String::from_utf8_lossy(&output.stderr)),
+            });
+        }
+        let answer = String::from_utf8_lossy(&output.stdout);
+        serde_json::from_str(&answer)
+            .map_err(|source| ClientProgramError::InvalidAnswer { answer: answer.trim().to_owned(), source })
+    }
+
+    /// Starts the program with flags and listens to the events that it prints.
+    pub(crate) fn start_watching(&self, flags: &[(&str, &str)]) -> Result<WatchedClient, ClientProgramError> {
+        let mut command = self.command();
+        for (flag, value) in flags {
+            command.arg(format!("-{flag}={value}"));
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let start = |source| ClientProgramError::Start { program: self.path.clone(), source };
+        let mut child = command.spawn().map_err(start)?;
+        let (sender, events) = mpsc::channel();
+        if let Some(stdout) = child.stdout.take() {
+            thread::spawn(move || {
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Ok(WatchedClient { child, events })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(self.script.iter());
+        for name in CLEARED_VARIABLES {
+            command.env_remove(name);
+        }
+        command.envs(&self.environment);
+        command
+    }
+}
+
+/// A running client; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct WatchedClient {
+    child: Child,
+    events: Receiver<String>,
+}
+
+/// What a watched client noticed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub(crate) enum ClientEvent {
+    /// The credential is open.
+    Attached,
+    /// A token was granted for an assertion by this certificate, which is another one than before.
+    Certificate { thumbprint: String },
+    /// ARM answered a call.
+    Arm {
+        call: String,
+        status: u16,
+        #[serde(default)]
+        code: String,
+    },
+    /// A token was refused.
+    Refused { message: String },
+    /// The library wrote to its log.
+    Log { message: String },
+}
+
+impl WatchedClient {
+    /// The next event.
+    pub(crate) fn next_event(&mut self, patience: Duration) -> Result<ClientEvent, ClientProgramError> {
+        match self.events.recv_timeout(patience) {
+            Ok(line) => serde_json::from_str(&line)
+                .map_err(|source| ClientProgramError::InvalidAnswer { answer: line, source }),
+            Err(RecvTimeoutError::Timeout) => Err(ClientProgramError::NoEvent(patience)),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(ClientProgramError::Exited { message: self.stderr_tail() })
+            }
+        }
+    }
+
+    fn stderr_tail(&mut self) -> String {
+        let mut message = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            std::io::Read::read_to_string(&mut stderr, &mut message).unwrap_or_default();
+        }
+        last_lines_of(&message)
+    }
+}
+
+/// A traceback says what happened at its end.
+fn last_lines_of(text: &str) -> String {
+    let lines: Vec<&str> = text.trim().lines().collect();
+    lines[lines.len().saturating_sub(3)..].join("\n")
+}
+
+impl Drop for WatchedClient {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell_program(script: &str) -> ClientProgram {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(script.as_bytes()).expect("it is writable");
+        let (_, path) = file.keep().expect("it can stay");
+        ClientProgram::new("sh".into(), Some(path), EnvironmentVariables::new())
+    }
+
+    #[test]
+    fn run_case_passes_inputs_and_returns_the_answer() {
+        let program = shell_program(r#"read -r line; echo "{\"case\": \"$1\", \"inputs\": $line}""#);
+        let inputs = ClientInputs { tenant: "t".to_owned(), ..ClientInputs::default() };
+        let answer = program.run_case("token", &inputs).expect("it answers");
+        assert_eq!(answer["case"], "token");
+        assert_eq!(answer["inputs"]["tenant"], "t");
+    }
+
+    #[test]
+    fn debug_of_inputs_hides_the_secret() {
+        let inputs = ClientInputs { client_secret: "marker".to_owned(), ..ClientInputs::default() };
+        assert!(!format!("{inputs:?}").contains("marker"));
+    }
+
+    #[test]
+    fn failed_client_error_contains_its_output() {
+        let error = shell_program("echo no such case >&2; exit 3")
+            .run_case("x", &ClientInputs::default())
+            .expect_err("it fails");
+        assert!(error.to_string().contains("no such case"), "{error}");
+    }
+
+    #[test]
+    fn events_arrive_in_order_and_exit_is_reported() {
+        let script =
+            r#"echo '{"event":"attached"}'; echo '{"event":"certificate","thumbprint":"ab"}'"#;
+        let mut watched = shell_program(script).start_watching(&[]).expect("it starts");
+        let patience = Duration::from_secs(20);
+        assert_eq!(watched.next_event(patience).expect("first"), ClientEvent::Attached);
+        let second = watched.next_event(patience).expect("second");
+        assert_eq!(second, ClientEvent::Certificate { thumbprint: "ab".to_owned() });
+        assert!(matches!(watched.next_event(patience), Err(ClientProgramError::Exited { .. })));
+    }
+}

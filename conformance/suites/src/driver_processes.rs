@@ -1,0 +1,283 @@
+//! The programs that stand on either side of a driver's sockets: upstream's and our own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use lanyard_cluster::{NoFreePorts, choose_ports};
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_change, unmount};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::daemon::{Daemon, DaemonError};
+use crate::client_program::EnvironmentVariables;
+use crate::volume::CsiDriverClient;
+
+/// How long a program may take until it answers.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A program could not be started.
+#[derive(Debug, Error)]
+pub(crate) enum DriverProcessError {
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+    #[error(transparent)]
+    Ports(#[from] NoFreePorts),
+    #[error("could not prepare {}", path.display())]
+    Directory {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Where the programs of one case keep their sockets and logs.
+#[derive(Debug, Clone)]
+pub(crate) struct DriverFixtureDirectory {
+    /// The directory of everything below.
+    root: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+/// A driver that runs.
+#[derive(Debug)]
+pub(crate) struct RunningDriver {
+    pub(crate) daemon: Daemon,
+    pub(crate) client: CsiDriverClient,
+}
+
+/// A node that nobody runs: drivers act for it, and no kubelet takes its pods.
+pub(crate) const UNMANAGED_NODE_NAME: &str = "elsewhere";
+
+/// The provider of upstream's tests, which answers what it is told to.
+#[derive(Debug)]
+pub(crate) struct MockProvider {
+    daemon: Daemon,
+    /// How many answers it was told.
+    response_count: usize,
+}
+
+impl MockProvider {
+    /// Makes the next mounts be answered so.
+    pub(crate) async fn set_response(&mut self, answer: &Value) -> Result<(), DriverProcessError> {
+        self.daemon.write_line_to_stdin(&answer.to_string())?;
+        self.response_count += 1;
+        let (told, log) = (self.response_count, self.daemon.log_file());
+        let ready = async || {
+            let log = std::fs::read_to_string(&log).unwrap_or_default();
+            log.lines().filter(|line| *line == "ready").count() >= told
+        };
+        Ok(self.daemon.wait_until("ready", START_TIMEOUT, ready).await?)
+    }
+}
+
+/// What a pod has to speak to the API, for a program that takes nothing else.
+#[derive(Debug, Clone)]
+pub(crate) struct InClusterAccess {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Files with the token and with the authority.
+    pub(crate) token: PathBuf,
+    pub(crate) authority: PathBuf,
+}
+
+/// Puts the files of a pod where it has them, for one process alone: in a mount namespace whose
+/// root keeps to itself. Mounts below a shared directory still reach everybody.
+const POD_FILES_SCRIPT: &str = r#"
+set -e
+mount --make-private /
+if mountpoint -q /run; then mount --make-private /run; fi
+mount -t tmpfs tmpfs /run
+files=/run/secrets/kubernetes.io/serviceaccount
+mkdir -p "$files"
+cp "$1" "$files/token"
+cp "$2" "$files/ca.crt"
+shift 2
+exec "$@"
+"#;
+
+/// How a driver is to rotate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DriverRotation {
+    /// Not at all, as upstream by default.
+    Disabled,
+    /// This often.
+    Every(Duration),
+}
+
+impl DriverRotation {
+    fn rotation_flags(self) -> Vec<String> {
+        match self {
+            Self::Disabled => vec!["--enable-secret-rotation=false".to_owned()],
+            Self::Every(interval) => vec![
+                "--enable-secret-rotation=true".to_owned(),
+                format!("--rotation-poll-interval={}ms", interval.as_millis()),
+            ],
+        }
+    }
+}
+
+impl DriverFixtureDirectory {
+    /// A directory of its own below `parent`.
+    pub(crate) fn new(parent: &Path, name: &str, kubeconfig: &Path) -> Result<Self, DriverProcessError> {
+        let nook = Self { root: parent.join(name), kubeconfig: kubeconfig.to_path_buf() };
+        for path in
+            [nook.kubelet_directory().join("pods"), nook.kubelet_directory().join("plugins_registry"), nook.provider_socket_directory()]
+        {
+            std::fs::create_dir_all(&path)
+                .map_err(|source| DriverProcessError::Directory { path, source })?;
+        }
+        Ok(nook)
+    }
+
+    /// A kubelet's directory, without a kubelet.
+    pub(crate) fn kubelet_directory(&self) -> PathBuf {
+        self.root.join("k")
+    }
+
+    /// Where providers put their sockets.
+    pub(crate) fn provider_socket_directory(&self) -> PathBuf {
+        self.root.join("p")
+    }
+
+    /// The socket of a provider of this name.
+    pub(crate) fn provider_socket(&self, name: &str) -> PathBuf {
+        self.provider_socket_directory().join(format!("{name}.sock"))
+    }
+
+    /// Starts upstream's driver and waits until it answers.
+    pub(crate) async fn start_upstream_driver(
+        &self,
+        program: &Path,
+        rotation: DriverRotation,
+    ) -> Result<RunningDriver, DriverProcessError> {
+        let socket = self.root.join("upstream.sock");
+        let mut command = Command::new(program);
+        command.arg(format!("--kubeconfig={}", self.kubeconfig.display()));
+        self.add_upstream_flags(&mut command, &socket, rotation);
+        self.start_driver("upstream-driver", &mut command, &socket).await
+    }
+
+    fn add_upstream_flags(&self, command: &mut Command, socket: &Path, rotation: DriverRotation) {
+        command.arg(format!("--endpoint=unix://{}", socket.display()));
+        command.args(["--metrics-addr=127.0.0.1:0", "-v=2"]);
+        command.arg(format!("--nodeid={UNMANAGED_NODE_NAME}"));
+        command.arg(format!("--provider-volume={}", self.provider_socket_directory().display()));
+        command.args(rotation.rotation_flags());
+    }
+
+    /// Starts a driver of upstream's that wants to be in a pod, and waits until it answers.
+    pub(crate) async fn start_upstream_driver_in_pod(
+        &self,
+        program: &Path,
+        rotation: DriverRotation,
+        pod: &InClusterAccess,
+    ) -> Result<(RunningDriver, SharedMountDirectory), DriverProcessError> {
+        let shared = SharedMountDirectory::new(&self.root)?;
+        let socket = self.root.join("upstream.sock");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "unchanged", "sh", "-c", POD_FILES_SCRIPT, "sh"]);
+        command.arg(&pod.token).arg(&pod.authority).arg(program);
+        command.env("KUBERNETES_SERVICE_HOST", &pod.host);
+        command.env("KUBERNETES_SERVICE_PORT", pod.port.to_string());
+        self.add_upstream_flags(&mut command, &socket, rotation);
+        let driver = self.start_driver("upstream-driver", &mut command, &socket).await?;
+        Ok((driver, shared))
+    }
+
+    /// Starts upstream's Azure provider under a name and waits until it listens.
+    pub(crate) async fn start_upstream_provider(
+        &self,
+        program: &Path,
+        name: &str,
+        environment: &EnvironmentVariables,
+    ) -> Result<Daemon, DriverProcessError> {
+        let socket = self.provider_socket(name);
+        let mut command = Command::new(program);
+        command.arg(format!("--endpoint=unix://{}", socket.display())).envs(environment);
+        let [health, metrics] = choose_ports()?;
+        command.arg(format!("--healthz-port={health}"));
+        command.arg(format!("--prometheus-port={metrics}"));
+        let mut daemon = Daemon::start("upstream-provider", &mut command, &self.root)?;
+        daemon.wait_until("listening", START_TIMEOUT, async || socket.exists()).await?;
+        Ok(daemon)
+    }
+
+    /// Starts upstream's mock provider under a name; it has to be told what to answer.
+    pub(crate) async fn start_mock_provider(
+        &self,
+        program: &Path,
+        name: &str,
+    ) -> Result<MockProvider, DriverProcessError> {
+        let socket = self.provider_socket(name);
+        let mut command = Command::new(program);
+        let mut daemon = Daemon::start("mock-provider", command.arg(&socket), &self.root)?;
+        daemon.wait_until("listening", START_TIMEOUT, async || socket.exists()).await?;
+        Ok(MockProvider { daemon, response_count: 0 })
+    }
+
+    /// Starts our node plugin and waits until it answers. It serves its provider as `azure.sock`
+    /// beside the others.
+    pub(crate) async fn start_lanyard_node(
+        &self,
+        program: &Path,
+        rotation: DriverRotation,
+        environment: &EnvironmentVariables,
+    ) -> Result<RunningDriver, DriverProcessError> {
+        let socket = self.root.join("lanyard.sock");
+        let mut command = Command::new(program);
+        command.arg("node").envs(environment);
+        command.arg(format!("--endpoint=unix://{}", socket.display()));
+        command.arg(format!("--nodeid={UNMANAGED_NODE_NAME}"));
+        command.arg(format!("--kubelet-dir={}", self.kubelet_directory().display()));
+        command.arg(format!(
+            "--registration-dir={}",
+            self.kubelet_directory().join("plugins_registry").display()
+        ));
+        command.arg(format!("--provider-volume={}", self.provider_socket_directory().display()));
+        command.arg(format!("--provider-socket={}", self.provider_socket("azure").display()));
+        command.arg(format!("--kubeconfig={}", self.kubeconfig.display()));
+        let [metrics, health] = choose_ports()?;
+        command.arg(format!("--metrics-addr=127.0.0.1:{metrics}"));
+        command.arg(format!("--healthz-port={health}"));
+        command.args(rotation.rotation_flags());
+        self.start_driver("lanyard", &mut command, &socket).await
+    }
+
+    async fn start_driver(
+        &self,
+        name: &str,
+        command: &mut Command,
+        socket: &Path,
+    ) -> Result<RunningDriver, DriverProcessError> {
+        let mut daemon = Daemon::start(name, command, &self.root)?;
+        let plugin = CsiDriverClient::new(socket);
+        daemon.wait_until("answering", START_TIMEOUT, async || plugin.is_answering().await).await?;
+        Ok(RunningDriver { daemon, client: plugin })
+    }
+}
+
+/// A directory whose mounts reach the mount namespaces that were made from ours, and come back from
+/// them. It is an ordinary one again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct SharedMountDirectory(PathBuf);
+
+impl SharedMountDirectory {
+    fn new(path: &Path) -> Result<Self, DriverProcessError> {
+        let error = |source: rustix::io::Errno| DriverProcessError::Directory {
+            path: path.to_path_buf(),
+            source: source.into(),
+        };
+        mount_bind(path, path).map_err(error)?;
+        let shared = Self(path.to_path_buf());
+        mount_change(path, MountPropagationFlags::SHARED).map_err(error)?;
+        Ok(shared)
+    }
+}
+
+impl Drop for SharedMountDirectory {
+    fn drop(&mut self) {
+        // Where this fails, the cluster's own clean-up reports what is left.
+        unmount(&self.0, UnmountFlags::DETACH).unwrap_or_default();
+    }
+}

@@ -1,0 +1,83 @@
+//! A real cluster that belongs to one suite.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lanyard_clock::SystemClock;
+use lanyard_cluster::{LocalCluster, ClusterError, Options};
+use tempfile::TempDir;
+use thiserror::Error;
+use tokio::runtime::Runtime;
+
+use crate::kubectl::Kubectl;
+
+/// The cluster could not be had.
+#[derive(Debug, Error)]
+pub(crate) enum SuiteClusterError {
+    #[error("the cluster could not be started")]
+    Cluster(#[from] ClusterError),
+    #[error("the suite has no directory to write to")]
+    Directory(#[source] std::io::Error),
+}
+
+impl SuiteClusterError {
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Cluster(error) => error.hint(),
+            Self::Directory(_) => None,
+        }
+    }
+}
+
+/// A cluster, and a directory for what a suite writes. Both are gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct SuiteCluster {
+    pub(crate) kubectl: Kubectl,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) cluster: LocalCluster,
+    directory: TempDir,
+}
+
+impl SuiteCluster {
+    /// Starts the programs of `node`. The kubelet looks at its volumes every ten seconds, so that
+    /// nobody waits for minutes.
+    pub(crate) fn start(node: &Path, runtime: &Arc<Runtime>) -> Result<Self, SuiteClusterError> {
+        // Names of sockets have an end, so this stays short.
+        let directory = TempDir::with_prefix("ly-").map_err(SuiteClusterError::Directory)?;
+        let options = Options {
+            sync_frequency: Some("10s".to_owned()),
+            ..Options::new(directory.path().join("c"), node.to_path_buf())
+        };
+        let cluster = match runtime.block_on(LocalCluster::up(options, SystemClock::shared())) {
+            Ok(cluster) => cluster,
+            Err(error) => {
+                let place = directory.path().join("c");
+                // What came up goes again; the first error is the one that says why.
+                drop(runtime.block_on(LocalCluster::down(&place, SystemClock::shared())));
+                return Err(error.into());
+            }
+        };
+        let kubectl = Kubectl::new(&node.join("kubectl"), &cluster.kubeconfig());
+        Ok(Self { kubectl, runtime: Arc::clone(runtime), cluster, directory })
+    }
+
+    /// A directory of the suite.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The directory of the cluster.
+    fn cluster_directory(&self) -> PathBuf {
+        self.directory.path().join("c")
+    }
+}
+
+impl Drop for SuiteCluster {
+    fn drop(&mut self) {
+        let place = self.cluster_directory();
+        let down = LocalCluster::down(&place, SystemClock::shared());
+        if let Err(error) = self.runtime.block_on(down) {
+            crate::print_error(&SuiteClusterError::from(error).into());
+        }
+    }
+}

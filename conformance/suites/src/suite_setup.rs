@@ -1,0 +1,358 @@
+//! From arguments and environment to the trials of a suite.
+
+mod kubernetes_suite;
+mod api_server_suites;
+mod cluster_suites;
+mod operator_suite;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Parser, ValueEnum};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use lanyard_api::{HostedCluster, ParameterProblems, ReadHostedClusterError};
+use lanyard_cluster::{ClusterError, ControlPlaneError, ControlPlaneOptions, NoFreePorts};
+use lanyard_desired::schema_cases::SchemaCasesError;
+use lanyard_desired::{
+    RenderContext, HostedClusterValidationError, ValidatedHostedCluster, desired_state, desired_proof_calls, validate,
+};
+use lanyard_vocabulary::Component;
+use libtest_mimic::Trial;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use tokio::runtime::Runtime;
+
+use crate::api_server::ApiServerError;
+use crate::request_differences::AcceptedDifference;
+use crate::azure_target::{AzureTarget, AzureTargetError, LocalAzureTarget, HostedClusterNames};
+use crate::kubectl::KubectlError;
+use crate::live_subscription::{LiveSubscription, LiveSubscriptionError};
+use crate::client_program::ClientProgram;
+use crate::suite_cluster::SuiteClusterError;
+use crate::suites::csi::SanityError;
+use crate::suites::kubernetes::ChartPermissionsError;
+use crate::suites::{go, python, requests, rust};
+use crate::toolbox::{MissingTool, NamedTool, Toolbox};
+
+pub(crate) use self::operator_suite::start_control_plane;
+
+/// Judge lanyard by other people's clients.
+#[derive(Debug, Parser)]
+#[command(name = "lanyard-conformance")]
+pub(crate) struct SuiteArgs {
+    /// The suite
+    suite: ConformanceSuite,
+    /// Run only the cases whose names contain this
+    filter: Option<String>,
+    /// The lanyard binary, for its local Azure
+    #[arg(long)]
+    lanyard: PathBuf,
+    /// The HostedCluster whose world is made
+    #[arg(long, value_name = "FILE")]
+    hosted_cluster: PathBuf,
+    /// The program of a suite of clients
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// The script that the program runs, if it is an interpreter
+    #[arg(long)]
+    script: Option<PathBuf>,
+    /// The differences that are meant, for the suite `requests`
+    #[arg(long, value_name = "FILE")]
+    accepted: Option<PathBuf>,
+    /// Run on a real subscription, with credentials from the environment
+    #[arg(long)]
+    live: bool,
+    /// A program of a suite on Kubernetes
+    #[arg(long = "tool", value_name = "NAME=PATH")]
+    tools: Vec<NamedTool>,
+    /// The repository, for the chart and for what is compared with it
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    repository: PathBuf,
+    /// Where numbers go, for the suites that measure
+    #[arg(long, value_name = "FILE", default_value = "measurements.json")]
+    measurements: PathBuf,
+    /// How many HostedClusters are measured, for `measure-operator`
+    #[arg(long, default_value_t = 1_000, value_name = "NUMBER")]
+    clusters: usize,
+    /// Write down what is rendered instead of comparing it, for the suite `chart`
+    #[arg(long)]
+    bless: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ConformanceSuite {
+    Go,
+    Python,
+    Rust,
+    Requests,
+    Kubernetes,
+    Operator,
+    Chart,
+    Csi,
+    Interop,
+    Node,
+    Kms,
+    HostedCluster,
+    /// Measures for `cargo xtask bench node`
+    Measure,
+    /// Measures for `cargo xtask bench operator`
+    MeasureOperator,
+}
+
+/// What a suite runs on.
+#[derive(Debug, Clone, Copy)]
+enum SuiteKind {
+    Client(ClientSuite),
+    ApiServer(api_server_suites::ApiServerSuite),
+    Kubernetes(cluster_suites::ClusterSuite),
+}
+
+/// The suites of clients that sign in.
+#[derive(Debug, Clone, Copy)]
+enum ClientSuite {
+    Go,
+    Python,
+    Rust,
+    Requests,
+}
+
+impl ConformanceSuite {
+    const fn kind(self) -> SuiteKind {
+        match self {
+            Self::Go => SuiteKind::Client(ClientSuite::Go),
+            Self::Python => SuiteKind::Client(ClientSuite::Python),
+            Self::Rust => SuiteKind::Client(ClientSuite::Rust),
+            Self::Requests => SuiteKind::Client(ClientSuite::Requests),
+            Self::Chart => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Chart),
+            Self::Csi => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Csi),
+            Self::Interop => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Interop),
+            Self::Node => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Node),
+            Self::Kms => SuiteKind::ApiServer(api_server_suites::ApiServerSuite::Kms),
+            Self::Kubernetes => SuiteKind::ApiServer(api_server_suites::ApiServerSuite::Kubernetes),
+            Self::Operator => SuiteKind::ApiServer(api_server_suites::ApiServerSuite::Operator),
+            Self::MeasureOperator => SuiteKind::ApiServer(api_server_suites::ApiServerSuite::MeasureOperator),
+            Self::HostedCluster => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::HostedCluster),
+            Self::Measure => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Measure),
+        }
+    }
+}
+
+/// The suite cannot run.
+#[derive(Debug, Error)]
+pub(crate) enum SuiteSetupError {
+    #[error(transparent)]
+    Live(#[from] LiveSubscriptionError),
+    #[error("the ground of the suite could not be prepared")]
+    AzureTarget(#[from] AzureTargetError),
+    #[error("the site of the suite could not be prepared")]
+    SuiteCluster(#[from] SuiteClusterError),
+    #[error(transparent)]
+    Tool(#[from] MissingTool),
+    #[error("an image could not be loaded")]
+    Image(#[source] ClusterError),
+    #[error("the node does not say what the image in {} is called: {said}", archive.display())]
+    UnnamedImage { archive: PathBuf, said: String },
+    #[error("csi-sanity could not be run")]
+    CsiSanity(#[from] SanityError),
+    #[error("the objects of the suite could not be written")]
+    Objects(#[source] KubectlError),
+    #[error("the control plane could not be started")]
+    ControlPlane(#[from] ControlPlaneError),
+    #[error("the custom resource definitions could not be installed")]
+    Install(#[from] ApiServerError),
+    #[error("the rules of the chart's ClusterRoles could not be read")]
+    ChartPermissions(#[from] ChartPermissionsError),
+    #[error("the cases are not usable")]
+    Cases(#[from] SchemaCasesError),
+    #[error("{} is not YAML that can be read", path.display())]
+    Yaml {
+        path: PathBuf,
+        #[source]
+        source: Box<serde_saphyr::Error>,
+    },
+    #[error("the commands of the tutorial could not be prepared: {said}")]
+    Tutorial { said: String },
+    #[error(transparent)]
+    Ports(#[from] NoFreePorts),
+    #[error("the suite needs `--program`")]
+    NoProgram,
+    #[error("the suite needs a cluster, which a subscription alone does not have")]
+    NotLive,
+    #[error("the runtime could not be started")]
+    Runtime(#[source] std::io::Error),
+    #[error("could not read {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{} is not a list of differences", path.display())]
+    AcceptedDifferences {
+        path: PathBuf,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("the HostedCluster cannot be read")]
+    HostedCluster(#[source] ReadHostedClusterError),
+    #[error("the HostedCluster is not valid")]
+    Invalid(#[source] HostedClusterValidationError),
+    #[error("a rendered SecretProviderClass is not valid")]
+    Class(#[source] ParameterProblems),
+    #[error("the HostedCluster runs no component")]
+    NoComponent,
+    #[error("the HostedCluster encrypts its Secrets with no key")]
+    NoKey,
+    #[error("the identities of the suite could not be prepared: {said}")]
+    Identities { said: String },
+}
+
+impl SuiteSetupError {
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Live(_) => Some(LiveSubscriptionError::hint()),
+            Self::AzureTarget(_) => Some("try `lanyard azure serve` by hand".to_owned()),
+            Self::SuiteCluster(error) => error.hint().map(str::to_owned),
+            _ => None,
+        }
+    }
+}
+
+impl SuiteArgs {
+    /// How the trials run: clients that run once side by side, the others one by one.
+    pub(crate) fn runner_arguments(&self) -> libtest_mimic::Arguments {
+        let threads = match self.suite {
+            ConformanceSuite::Python | ConformanceSuite::Rust => 2,
+            _ => 1,
+        };
+        libtest_mimic::Arguments {
+            filter: self.filter.clone(),
+            test_threads: Some(threads),
+            ..libtest_mimic::Arguments::default()
+        }
+    }
+}
+
+/// A suite that is ready to run.
+pub(crate) struct PreparedSuite {
+    pub(crate) trials: Vec<Trial>,
+    /// The local Azure and the cluster end with this, so it has to outlive the trials.
+    pub(crate) keep_alive: Arc<dyn Any>,
+}
+
+/// The trials of the suite, on a ground that is ready.
+pub(crate) fn prepare_suite(
+    arguments: &SuiteArgs,
+    environment: BTreeMap<String, String>,
+) -> Result<PreparedSuite, SuiteSetupError> {
+    let runtime = Arc::new(Runtime::new().map_err(SuiteSetupError::Runtime)?);
+    match arguments.suite.kind() {
+        SuiteKind::Client(suite) => prepare_client_suite(suite, arguments, environment, runtime),
+        SuiteKind::ApiServer(_) | SuiteKind::Kubernetes(_) if arguments.live => Err(SuiteSetupError::NotLive),
+        SuiteKind::ApiServer(suite) => api_server_suites::prepare_api_server_suite(suite, arguments, &runtime),
+        SuiteKind::Kubernetes(suite) => cluster_suites::prepare_cluster_suite(suite, arguments, &runtime),
+    }
+}
+
+fn prepare_client_suite(
+    suite: ClientSuite,
+    arguments: &SuiteArgs,
+    environment: BTreeMap<String, String>,
+    runtime: Arc<Runtime>,
+) -> Result<PreparedSuite, SuiteSetupError> {
+    let path = arguments.program.clone().ok_or(SuiteSetupError::NoProgram)?;
+    let (text, cluster) = load_cluster(&arguments.hosted_cluster)?;
+    let ground = Arc::new(if arguments.live {
+        AzureTarget::Live(LiveSubscription::parse(environment)?)
+    } else {
+        let place = hosted_cluster_names(&cluster)?;
+        AzureTarget::Local(Box::new(LocalAzureTarget::start(&arguments.lanyard, &text, place, &runtime)?))
+    });
+    let program = ClientProgram::new(path, arguments.script.clone(), ground.client_environment());
+    let kept: Arc<dyn Any> = Arc::<AzureTarget>::clone(&ground);
+    let trials = match suite {
+        ClientSuite::Python => python::trials(&ground, &program),
+        ClientSuite::Rust => rust::trials(&ground, &program),
+        ClientSuite::Go => {
+            go::trials(go::GoSuiteFixture { azure_target: ground, program, runtime, credentials: component_credentials(&cluster)? })
+        }
+        ClientSuite::Requests => {
+            let accepted = arguments.accepted.as_deref().map_or(Ok(Vec::new()), load_accepted)?;
+            requests::trials(requests::RequestsSuiteFixture { azure_target: ground, program, runtime, accepted })
+        }
+    };
+    Ok(PreparedSuite { trials, keep_alive: kept })
+}
+
+fn load_cluster(path: &Path) -> Result<(String, ValidatedHostedCluster), SuiteSetupError> {
+    let text = load_text(path)?;
+    let cluster = parse_cluster(&text)?;
+    Ok((text, cluster))
+}
+
+fn parse_cluster(text: &str) -> Result<ValidatedHostedCluster, SuiteSetupError> {
+    let wire = HostedCluster::parse_yaml(text).map_err(SuiteSetupError::HostedCluster)?;
+    Ok(validate(&wire).map_err(SuiteSetupError::Invalid)?.hosted_cluster)
+}
+
+fn load_text(path: &Path) -> Result<String, SuiteSetupError> {
+    fs::read_to_string(path).map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })
+}
+
+fn load_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, SuiteSetupError> {
+    serde_saphyr::from_str(&load_text(path)?)
+        .map_err(|source| SuiteSetupError::Yaml { path: path.to_path_buf(), source: Box::new(source) })
+}
+
+/// The custom resource definitions in a directory.
+fn load_definitions(directory: &Path) -> Result<Vec<CustomResourceDefinition>, SuiteSetupError> {
+    let failed = |source| SuiteSetupError::Read { path: directory.to_path_buf(), source };
+    let entries = fs::read_dir(directory).map_err(failed)?;
+    entries.map(|entry| load_yaml(&entry.map_err(failed)?.path())).collect()
+}
+
+/// etcd and kube-apiserver, from the tool `node`.
+fn control_plane_options(arguments: &SuiteArgs) -> Result<ControlPlaneOptions, SuiteSetupError> {
+    let tools = Toolbox::new(&arguments.tools);
+    let node = tools.program_path("node")?;
+    Ok(ControlPlaneOptions::new(node.join("etcd"), node.join("kube-apiserver")))
+}
+
+fn load_accepted(path: &Path) -> Result<Vec<AcceptedDifference>, SuiteSetupError> {
+    let text =
+        fs::read(path).map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })?;
+    serde_json::from_slice(&text)
+        .map_err(|source| SuiteSetupError::AcceptedDifferences { path: path.to_path_buf(), source })
+}
+
+fn hosted_cluster_names(cluster: &ValidatedHostedCluster) -> Result<HostedClusterNames, SuiteSetupError> {
+    let (component, identity) = cluster.running_components().next().ok_or(SuiteSetupError::NoComponent)?;
+    let suffix = cluster.azure.cloud.endpoints().map_or("vault.azure.net", |it| it.vault_suffix);
+    Ok(HostedClusterNames {
+        subscription: cluster.azure.subscription.to_string(),
+        resource_group: cluster.azure.resource_group.clone(),
+        forbidden_resource_group: cluster.azure.vnet.resource_group().map(str::to_owned).unwrap_or_default(),
+        vault_host: format!("{}.{suffix}", cluster.vault.name).to_ascii_lowercase(),
+        vault_tenant: cluster.vault.tenant.0.to_string(),
+        component: component.name().to_owned(),
+        component_secret: identity.secret_name.to_string(),
+    })
+}
+
+/// What each component gets, by the same pure functions as everywhere.
+fn component_credentials(
+    cluster: &ValidatedHostedCluster,
+) -> Result<BTreeMap<Component, go::ComponentCredential>, SuiteSetupError> {
+    let mut proofs = desired_proof_calls(cluster);
+    let classes = desired_state(cluster, &RenderContext::default()).secret_provider_classes;
+    cluster
+        .running_components()
+        .zip(classes)
+        .map(|((component, _), class)| {
+            let parameters = class.parse_parameters().map_err(SuiteSetupError::Class)?;
+            Ok((component, go::ComponentCredential { parameters, proof_calls: proofs.remove(&component) }))
+        })
+        .collect()
+}

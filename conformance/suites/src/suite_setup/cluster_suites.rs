@@ -1,0 +1,171 @@
+//! The suites that run on a real cluster.
+
+use std::any::Any;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::runtime::Runtime;
+
+use super::{SuiteArgs, PreparedSuite, SuiteSetupError, load_cluster, hosted_cluster_names};
+use crate::azure_target::LocalAzureTarget;
+use crate::helm::{LanyardChart, Helm};
+use crate::suite_cluster::SuiteCluster;
+use crate::suites::{chart, csi, hosted_cluster, interop, measure, node};
+use crate::toolbox::Toolbox;
+
+/// A suite that runs on a cluster.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ClusterSuite {
+    Chart,
+    Csi,
+    Interop,
+    Node,
+    HostedCluster,
+    Measure,
+}
+
+/// A site for the suite, and its trials.
+pub(super) fn prepare_cluster_suite(
+    suite: ClusterSuite,
+    arguments: &SuiteArgs,
+    runtime: &Arc<Runtime>,
+) -> Result<PreparedSuite, SuiteSetupError> {
+    let tools = &Toolbox::new(&arguments.tools);
+    let site = Arc::new(SuiteCluster::start(tools.program_path("node")?, runtime)?);
+    let ground: Arc<dyn Any> = Arc::<SuiteCluster>::clone(&site);
+    let trials = match suite {
+        ClusterSuite::Chart => chart::trials(chart::ChartSuiteFixture {
+            node_helm: helm_for_chart(arguments, tools, &site, LanyardChart::Node)?,
+            operator_helm: helm_for_chart(arguments, tools, &site, LanyardChart::Operator)?,
+            azure_helm: helm_for_chart(arguments, tools, &site, LanyardChart::Azure)?,
+            suite_cluster: site,
+            golden_root: arguments.repository.join("conformance").join("kubernetes"),
+            bless: arguments.bless,
+        }),
+        ClusterSuite::Csi => csi::trials(&csi_fixture(arguments, tools, &site)?)?,
+        ClusterSuite::Interop => interop::trials(interop_fixture(arguments, tools, &site)?),
+        ClusterSuite::Node => node::trials(node_fixture(arguments, tools, &site)?),
+        ClusterSuite::HostedCluster => {
+            hosted_cluster::trials(hosted_cluster_fixture(arguments, tools, &site)?)
+        }
+        ClusterSuite::Measure => measure::trials(measure::NodeBenchmarkFixture {
+            azure: Arc::new(start_local_azure(arguments, &site)?),
+            lanyard_program: tools.program_path("lanyard-released")?.to_path_buf(),
+            driver_program: tools.program_path("driver-1.6")?.to_path_buf(),
+            provider_program: tools.program_path("azure-provider")?.to_path_buf(),
+            crd_directory: crd_directory(arguments),
+            output: arguments.measurements.clone(),
+            suite_cluster: site,
+        }),
+    };
+    Ok(PreparedSuite { trials, keep_alive: ground })
+}
+
+fn helm_for_chart(
+    arguments: &SuiteArgs,
+    tools: &Toolbox,
+    site: &SuiteCluster,
+    chart: LanyardChart,
+) -> Result<Helm, SuiteSetupError> {
+    let home = site.directory().join("helm");
+    let (program, kubeconfig) = (tools.program_path("helm")?, site.kubectl.kubeconfig());
+    Ok(Helm::new(program, &arguments.repository, chart, kubeconfig, &home))
+}
+
+fn csi_fixture(
+    arguments: &SuiteArgs,
+    tools: &Toolbox,
+    site: &Arc<SuiteCluster>,
+) -> Result<csi::CsiSuiteFixture, SuiteSetupError> {
+    let stage = csi::CsiSuiteFixture {
+        suite_cluster: Arc::clone(site),
+        csi_sanity: tools.program_path("csi-sanity")?.to_path_buf(),
+        mock_provider: tools.program_path("mock-provider")?.to_path_buf(),
+        lanyard: arguments.lanyard.clone(),
+    };
+    stage.prepare(&crd_directory(arguments)).map_err(SuiteSetupError::Objects)?;
+    Ok(stage)
+}
+
+/// The directory of the chart's CRDs.
+fn crd_directory(arguments: &SuiteArgs) -> String {
+    arguments.repository.join("charts/lanyard-node/files/crds").display().to_string()
+}
+
+fn interop_fixture(
+    arguments: &SuiteArgs,
+    tools: &Toolbox,
+    site: &Arc<SuiteCluster>,
+) -> Result<interop::InteropSuiteFixture, SuiteSetupError> {
+    let program = |name| tools.program_path(name).map(Path::to_path_buf);
+    let programs = interop::InteropPrograms {
+        lanyard: arguments.lanyard.clone(),
+        driver_1_5: program("driver-1.5")?,
+        driver_1_6: program("driver-1.6")?,
+        azure_provider: program("azure-provider")?,
+        mock_provider: program("mock-provider")?,
+    };
+    let azure = Arc::new(start_local_azure(arguments, site)?);
+    let stage = interop::InteropSuiteFixture { suite_cluster: Arc::clone(site), azure, programs };
+    stage.prepare(&crd_directory(arguments)).map_err(SuiteSetupError::Objects)?;
+    Ok(stage)
+}
+
+fn node_fixture(
+    arguments: &SuiteArgs,
+    tools: &Toolbox,
+    site: &Arc<SuiteCluster>,
+) -> Result<node::NodeSuiteFixture, SuiteSetupError> {
+    let azure = Arc::new(start_local_azure(arguments, site)?);
+    let images = node::NodeSuiteImages {
+        lanyard: load_image(tools.program_path("lanyard-node-image")?, site)?,
+        witness: load_image(tools.program_path("witness-image")?, site)?,
+    };
+    let upstream =
+        (tools.program_path("driver-1.6")?.to_path_buf(), tools.program_path("azure-provider")?.to_path_buf());
+    let helm = helm_for_chart(arguments, tools, site, LanyardChart::Node)?;
+    let stage = node::NodeSuiteFixture::new(Arc::clone(site), azure, helm, images, upstream)?;
+    stage.prepare().map_err(SuiteSetupError::Objects)?;
+    Ok(stage)
+}
+
+fn hosted_cluster_fixture(
+    arguments: &SuiteArgs,
+    tools: &Toolbox,
+    site: &Arc<SuiteCluster>,
+) -> Result<hosted_cluster::HostedClusterSuiteFixture, SuiteSetupError> {
+    let images = hosted_cluster::HostedClusterImages {
+        node: load_image(tools.program_path("lanyard-node-image")?, site)?,
+        operator: load_image(tools.program_path("lanyard-image")?, site)?,
+        azure: load_image(tools.program_path("lanyard-azure-image")?, site)?,
+    };
+    let absolute = |path: &Path| {
+        path.canonicalize().map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })
+    };
+    let parts = hosted_cluster::HostedClusterSuiteInputs {
+        suite_cluster: Arc::clone(site),
+        images,
+        helm_program: tools.program_path("helm")?.to_path_buf(),
+        lanyard_program: absolute(&arguments.lanyard)?,
+        repository: absolute(&arguments.repository)?,
+    };
+    hosted_cluster::HostedClusterSuiteFixture::new(parts).map_err(|error| SuiteSetupError::Tutorial {
+        said: error.message().unwrap_or_default().to_owned(),
+    })
+}
+
+/// Gives the node an image, and returns the name that it has there.
+fn load_image(archive: &Path, site: &SuiteCluster) -> Result<String, SuiteSetupError> {
+    let said = site.runtime.block_on(site.cluster.load_image_archive(archive)).map_err(SuiteSetupError::Image)?;
+    let name = said.split_whitespace().find(|word| word.contains('/') && word.contains(':'));
+    name.map(str::to_owned).ok_or_else(|| SuiteSetupError::UnnamedImage {
+        archive: archive.to_path_buf(),
+        said: said.clone(),
+    })
+}
+
+fn start_local_azure(arguments: &SuiteArgs, site: &SuiteCluster) -> Result<LocalAzureTarget, SuiteSetupError> {
+    let (text, cluster) = load_cluster(&arguments.hosted_cluster)?;
+    let place = hosted_cluster_names(&cluster)?;
+    Ok(LocalAzureTarget::start(&arguments.lanyard, &text, place, &site.runtime)?)
+}

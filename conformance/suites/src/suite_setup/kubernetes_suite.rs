@@ -1,0 +1,35 @@
+//! The suite `kubernetes`: the node plugin's requests on a real etcd and kube-apiserver.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use lanyard_cluster::ControlPlane;
+use tokio::runtime::Runtime;
+
+use super::{SuiteArgs, PreparedSuite, SuiteSetupError, control_plane_options, load_definitions};
+use crate::api_server::{user_client, install_definitions};
+use crate::suites::kubernetes::{self, ChartPermissions, KubernetesSuiteFixture};
+
+/// Starts the control plane, and returns the trials of the suite.
+pub(super) fn prepare_kubernetes_suite(
+    arguments: &SuiteArgs,
+    runtime: &Arc<Runtime>,
+) -> Result<PreparedSuite, SuiteSetupError> {
+    let definitions = load_definitions(&arguments.repository.join(DEFINITION_DIRECTORY))?;
+    let rights = Arc::new(ChartPermissions::load(&arguments.repository.join(RENDERED_CHART_DIRECTORY))?);
+    let options = control_plane_options(arguments)?.with_user(kubernetes::NODE_PLUGIN_USER);
+    let plane = runtime.block_on(async {
+        let plane = Arc::new(ControlPlane::start(options).await?);
+        let client = user_client(&plane, ControlPlane::ADMINISTRATOR).await?;
+        install_definitions(&client, &definitions).await?;
+        Ok::<_, SuiteSetupError>(plane)
+    })?;
+    let ground: Arc<dyn Any> = Arc::<ControlPlane>::clone(&plane);
+    let stage = KubernetesSuiteFixture { plane, runtime: Arc::clone(runtime), permissions: rights };
+    Ok(PreparedSuite { trials: kubernetes::trials(&stage), keep_alive: ground })
+}
+
+/// The custom resource definitions, in the repository.
+const DEFINITION_DIRECTORY: &str = "charts/lanyard-node/files/crds";
+/// What the chart renders, in the repository.
+const RENDERED_CHART_DIRECTORY: &str = "conformance/kubernetes/chart";

@@ -1,0 +1,89 @@
+//! The CA and the namespaces of the chart of the local Azure.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use libtest_mimic::{Failed, Trial};
+use serde_json::{Value, json};
+
+use super::{ChartSuiteFixture, failed_with_causes, trial};
+use crate::helm::{LanyardChart, Helm};
+
+/// The namespace of the control plane of the program's example.
+const CONTROL_PLANE_NAMESPACE: &str = "clusters-harbour";
+/// The name of the Secret and of every `ConfigMap` with the CA.
+const CA_OBJECT_NAME: &str = "conformance-azure-lanyard-azure-ca";
+
+pub(super) fn trials(stage: &Arc<ChartSuiteFixture>) -> Vec<Trial> {
+    vec![
+        trial("chart::a_generated_ca_stays_the_same_on_upgrades", stage, |stage| {
+            stage.upgrade_keeps_generated_ca()
+        }),
+        trial("chart::a_control_plane_namespace_that_exists_gets_the_ca_only", stage, |it| {
+            it.existing_namespace_gets_only_ca()
+        }),
+    ]
+}
+
+/// The namespaces of rendered objects beside that of the release.
+pub(super) fn rendered_namespaces(chart: LanyardChart, rendered: &str) -> BTreeSet<String> {
+    if chart != LanyardChart::Azure {
+        return BTreeSet::new();
+    }
+    let named = rendered.lines().filter_map(|line| line.strip_prefix("  namespace: "));
+    let names = named.map(|name| name.trim_matches('"').to_owned());
+    names.filter(|name| name != Helm::NAMESPACE).collect()
+}
+
+impl ChartSuiteFixture {
+    fn upgrade_keeps_generated_ca(&self) -> Result<(), Failed> {
+        let generated = self.suite_cluster.directory().join("azure.json");
+        let values = json!({ "image": { "repository": "registry.example/lanyard-azure" } });
+        std::fs::write(&generated, values.to_string()).map_err(failed_with_causes)?;
+        self.azure_helm.install(&generated, &[]).map_err(failed_with_causes)?;
+        let before = self.read_ca_certificate(Helm::NAMESPACE)?;
+        if before != self.read_ca_certificate(CONTROL_PLANE_NAMESPACE)? {
+            return Err("the namespaces have different certificates".into());
+        }
+        let secret = self.suite_cluster.kubectl.get_json(&["secret", CA_OBJECT_NAME, "--namespace", Helm::NAMESPACE]);
+        let secret = secret.map_err(failed_with_causes)?;
+        for field in ["tls.crt", "tls.key"] {
+            if secret["data"][field].as_str().is_none_or(str::is_empty) {
+                return Err(format!("the Secret lacks {field}").into());
+            }
+        }
+        let more = ["--set", "podLabels.upgraded=yes"];
+        self.azure_helm.upgrade(&generated, &more).map_err(failed_with_causes)?;
+        if before != self.read_ca_certificate(CONTROL_PLANE_NAMESPACE)? {
+            return Err("the upgrade generated another CA".into());
+        }
+        self.azure_helm.uninstall().map_err(failed_with_causes)?;
+        let namespace = self.suite_cluster.kubectl.get_json(&["namespace", CONTROL_PLANE_NAMESPACE]).map_err(failed_with_causes)?;
+        // The operator applies this label with a value of its own.
+        if !namespace["metadata"]["labels"]["app.kubernetes.io/managed-by"].is_null() {
+            return Err(format!("Helm holds a label of the operator: {namespace}").into());
+        }
+        self.suite_cluster.kubectl.delete(&["namespace", CONTROL_PLANE_NAMESPACE]).map_err(failed_with_causes)
+    }
+
+    fn existing_namespace_gets_only_ca(&self) -> Result<(), Failed> {
+        let kubectl = &self.suite_cluster.kubectl;
+        kubectl.run(&["create", "namespace", CONTROL_PLANE_NAMESPACE]).map_err(failed_with_causes)?;
+        let before = self.resource_version("namespace", CONTROL_PLANE_NAMESPACE)?;
+        let values = self.golden_directory(LanyardChart::Azure).join("defaults.values.yaml");
+        self.azure_helm.install(&values, &[]).map_err(failed_with_causes)?;
+        self.read_ca_certificate(CONTROL_PLANE_NAMESPACE)?;
+        self.azure_helm.uninstall().map_err(failed_with_causes)?;
+        self.expect_unchanged("namespace", CONTROL_PLANE_NAMESPACE, &before)?;
+        kubectl.delete(&["namespace", CONTROL_PLANE_NAMESPACE]).map_err(failed_with_causes)
+    }
+
+    /// The certificate that a namespace has.
+    fn read_ca_certificate(&self, namespace: &str) -> Result<String, Failed> {
+        let read = self.suite_cluster.kubectl.get_json(&["configmap", CA_OBJECT_NAME, "--namespace", namespace]);
+        match &read.map_err(failed_with_causes)?["data"]["ca.crt"] {
+            Value::String(pem) if pem.starts_with("-----BEGIN CERTIFICATE-----") => Ok(pem.clone()),
+            other => Err(format!("{namespace} has no certificate: {other}").into()),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What another manager owns is named by the chart of the operator, and left as it is.
+//!
+//! The cases are the life of the definitions, in this order: an API server takes its time to delete one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use libtest_mimic::{Failed, Trial};
+use serde_json::Value;
+
+use super::node_chart_ownership::expect_helm_refusal;
+use super::{ChartSuiteFixture, failed_with_causes, trial};
+use crate::helm::{LanyardChart, Helm};
+
+const HYPERSHIFT_DEFINITIONS: [&str; 2] =
+    ["hostedclusters.hypershift.openshift.io", "hostedcontrolplanes.hypershift.openshift.io"];
+const IDENTITIES_DEFINITION: &str = "hostedclusteridentities.lanyard.dev";
+/// The role of all canaries.
+const CANARY_ROLE: &str = "lanyard-canary";
+
+pub(super) fn trials(stage: &Arc<ChartSuiteFixture>) -> Vec<Trial> {
+    vec![
+        trial("chart::the_operators_release_leaves_the_definitions_when_it_goes", stage, |stage| {
+            stage.uninstall_keeps_definitions()
+        }),
+        trial("chart::hypershifts_definitions_are_named_and_left_as_they_are", stage, |stage| {
+            stage.install_refuses_hypershift_definitions()
+        }),
+        trial("chart::beside_hypershift_its_definitions_are_not_touched", stage, |stage| {
+            stage.install_leaves_hypershift_definitions()
+        }),
+        trial("chart::a_second_operator_of_a_cluster_is_told_of_the_first", stage, |stage| {
+            stage.install_refuses_second_operator()
+        }),
+    ]
+}
+
+impl ChartSuiteFixture {
+    fn uninstall_keeps_definitions(&self) -> Result<(), Failed> {
+        let values = self.operator_values_file();
+        self.operator_helm.install(&values, &[]).map_err(failed_with_causes)?;
+        self.operator_helm.upgrade(&values, &["--set", "workers=7"]).map_err(failed_with_causes)?;
+        self.operator_helm.uninstall().map_err(failed_with_causes)?;
+        for name in HYPERSHIFT_DEFINITIONS.into_iter().chain([IDENTITIES_DEFINITION]) {
+            self.resource_version("crd", name)?;
+        }
+        Ok(())
+    }
+
+    fn install_refuses_hypershift_definitions(&self) -> Result<(), Failed> {
+        let before = self.mark_definitions_as_hypershift()?;
+        let values = self.operator_values_file();
+        let ways = [
+            "belongs to the Helm release hypershift/hypershift",
+            "crds.hypershift=false",
+            "meta.helm.sh/release-name=conformance-operator",
+        ];
+        expect_helm_refusal(self.operator_helm.install(&values, &[]), &ways)?;
+        self.operator_helm.install(&values, &["--set", "crds.hypershift=false"]).map_err(failed_with_causes)?;
+        self.operator_helm.uninstall().map_err(failed_with_causes)?;
+        self.expect_definitions_unchanged(&before)
+    }
+
+    fn install_leaves_hypershift_definitions(&self) -> Result<(), Failed> {
+        let before = self.mark_definitions_as_hypershift()?;
+        let beside = ["--set", "role=identity-only"];
+        self.operator_helm.install(&self.operator_values_file(), &beside).map_err(failed_with_causes)?;
+        self.operator_helm.uninstall().map_err(failed_with_causes)?;
+        self.expect_definitions_unchanged(&before)
+    }
+
+    fn install_refuses_second_operator(&self) -> Result<(), Failed> {
+        let kubectl = &self.suite_cluster.kubectl;
+        kubectl
+            .run(&["create", "clusterrole", CANARY_ROLE, "--verb=get", "--resource=pods"])
+            .map_err(failed_with_causes)?;
+        self.set_helm_release("clusterrole", CANARY_ROLE, "first", "operators")?;
+        let before = self.resource_version("clusterrole", CANARY_ROLE)?;
+        let values = self.operator_values_file();
+        let beside = "crds.hypershift=false,crds.identities=false";
+        let ways = [
+            "the ClusterRole lanyard-canary belongs to the Helm release operators/first",
+            "One release with role=all",
+            "rbac.install=false",
+        ];
+        expect_helm_refusal(self.operator_helm.install(&values, &["--set", beside]), &ways)?;
+        let without_rights = format!("{beside},rbac.install=false");
+        self.operator_helm.install(&values, &["--set", &without_rights]).map_err(failed_with_causes)?;
+        self.operator_helm.uninstall().map_err(failed_with_causes)?;
+        self.expect_unchanged("clusterrole", CANARY_ROLE, &before)?;
+        kubectl.delete(&["clusterrole", CANARY_ROLE]).map_err(failed_with_causes)?;
+        // It is the only one now, and stays what it is when it is upgraded.
+        self.operator_helm.install(&values, &["--set", beside]).map_err(failed_with_causes)?;
+        self.operator_helm
+            .upgrade(&values, &["--set", &format!("{beside},workers=7")])
+            .map_err(failed_with_causes)?;
+        self.operator_helm.uninstall().map_err(failed_with_causes)
+    }
+
+    /// Makes the definitions of HyperShift those of its own release, and returns their versions.
+    fn mark_definitions_as_hypershift(&self) -> Result<Vec<Value>, Failed> {
+        self.suite_cluster.kubectl.run(&["apply", "--filename", &self.operator_helm.crd_directory()]).map_err(failed_with_causes)?;
+        // Ours is handed over to our release.
+        self.set_helm_release("crd", IDENTITIES_DEFINITION, "conformance-operator", Helm::NAMESPACE)?;
+        let given = |name| {
+            self.set_helm_release("crd", name, "hypershift", "hypershift")?;
+            self.resource_version("crd", name)
+        };
+        HYPERSHIFT_DEFINITIONS.into_iter().map(given).collect()
+    }
+
+    /// Makes an object that of a release, by the marks that Helm goes by.
+    fn set_helm_release(&self, kind: &str, name: &str, release: &str, namespace: &str) -> Result<(), Failed> {
+        let release = format!("meta.helm.sh/release-name={release}");
+        let namespace = format!("meta.helm.sh/release-namespace={namespace}");
+        let kubectl = &self.suite_cluster.kubectl;
+        kubectl
+            .run(&["annotate", "--overwrite", kind, name, &release, &namespace])
+            .map_err(failed_with_causes)?;
+        let label = "app.kubernetes.io/managed-by=Helm";
+        kubectl.run(&["label", "--overwrite", kind, name, label]).map_err(failed_with_causes)?;
+        Ok(())
+    }
+
+    fn expect_definitions_unchanged(&self, before: &[Value]) -> Result<(), Failed> {
+        HYPERSHIFT_DEFINITIONS
+            .into_iter()
+            .zip(before)
+            .try_for_each(|(name, before)| self.expect_unchanged("crd", name, before))
+    }
+
+    fn operator_values_file(&self) -> PathBuf {
+        self.golden_directory(LanyardChart::Operator).join("defaults.values.yaml")
+    }
+}

@@ -1,0 +1,94 @@
+//! What canaries tell: their metrics, on loopback.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lanyard_clock::{Clock, SystemClock};
+use lanyard_vocabulary::Component;
+use libtest_mimic::Failed;
+
+use super::{HostedClusterSuiteFixture, failed_with_causes};
+
+/// What one canary's page says, by the name and the labels of each sample.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CanaryMetricsPage(BTreeMap<String, f64>);
+
+impl CanaryMetricsPage {
+    fn parse(text: &str) -> Self {
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let sample = |line: &str| {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        Self(samples.filter_map(sample).collect())
+    }
+
+    /// The sum of all samples of a metric.
+    pub(super) fn sample_sum(&self, metric: &str) -> f64 {
+        self.samples(metric).map(|(_, value)| value).sum()
+    }
+
+    /// The sample of a metric with this label, or nothing.
+    pub(super) fn sample_with_label(&self, metric: &str, label: &str) -> Option<f64> {
+        self.samples(metric).find(|(name, _)| name.contains(label)).map(|(_, value)| value)
+    }
+
+    /// The labels of a metric that is there once.
+    pub(super) fn sample_labels(&self, metric: &str) -> Option<&str> {
+        self.samples(metric).next().map(|(name, _)| name)
+    }
+
+    fn samples(&self, metric: &str) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().filter_map(move |(name, value)| {
+            let rest = name.strip_prefix(metric)?;
+            (rest.is_empty() || rest.starts_with('{')).then_some((name.as_str(), *value))
+        })
+    }
+
+    /// Whether the canary has a token that is taken.
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.sample_sum("lanyard_canary_authenticated") > 0.5
+    }
+}
+
+/// The page of a component's canary.
+pub(super) async fn fetch_canary_metrics(stage: &HostedClusterSuiteFixture, component: Component) -> Result<CanaryMetricsPage, Failed> {
+    let url = format!("http://127.0.0.1:{}/metrics", stage.ports.canary_port(component));
+    // Loopback needs no proxy, and the environment's must not be asked.
+    let client = reqwest::Client::builder().no_proxy().build().map_err(failed_with_causes)?;
+    let text = client.get(url).send().await.map_err(failed_with_causes)?.text().await.map_err(failed_with_causes)?;
+    Ok(CanaryMetricsPage::parse(&text))
+}
+
+/// Waits until the pages of all nine are as `is_so` says, and returns them.
+pub(super) async fn wait_for_all_canaries(
+    stage: &HostedClusterSuiteFixture,
+    what: &str,
+    patience: Duration,
+    is_so: impl Fn(Component, &CanaryMetricsPage) -> bool,
+) -> Result<BTreeMap<Component, CanaryMetricsPage>, Failed> {
+    let clock = SystemClock::new();
+    let deadline = clock.monotonic() + patience;
+    loop {
+        let mut pages = BTreeMap::new();
+        let mut missing = Vec::new();
+        for component in Component::ALL {
+            match fetch_canary_metrics(stage, component).await {
+                Ok(page) if is_so(component, &page) => {
+                    pages.insert(component, page);
+                }
+                Ok(page) => missing.push(format!("{component}: {page:?}")),
+                Err(error) => {
+                    missing.push(format!("{component}: {}", error.message().unwrap_or_default()));
+                }
+            }
+        }
+        if missing.is_empty() {
+            return Ok(pages);
+        }
+        if clock.monotonic() > deadline {
+            return Err(stage.failure_with_logs(format!("{what}: not so for {}", missing.join("; "))));
+        }
+        clock.sleep(Duration::from_millis(500)).await;
+    }
+}

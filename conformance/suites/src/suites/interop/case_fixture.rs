@@ -1,0 +1,171 @@
+//! What one case runs: a driver, providers, a class and a volume.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+
+use super::{NAMESPACE, InteropSuiteFixture, failed_with_causes};
+use crate::class_manifests::{self, ClassIdentityMode};
+use crate::daemon::Daemon;
+use crate::azure_target::SignInMethod;
+use crate::driver_processes::{DriverFixtureDirectory, DriverRotation, RunningDriver, SharedMountDirectory};
+use crate::client_program::ClientInputs;
+use crate::volume::{VolumeFile, CsiDriverClient, TestVolume};
+
+/// The processes of one case, in a place of their own.
+#[derive(Debug)]
+pub(super) struct InteropCaseFixture<'a> {
+    suite: &'a InteropSuiteFixture,
+    pub(super) fixture_directory: DriverFixtureDirectory,
+}
+
+/// What came of a mount: the files, and what the pod status lists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MountedContents {
+    pub(super) files: BTreeMap<String, VolumeFile>,
+    pub(super) objects: Vec<(String, String)>,
+}
+
+impl<'a> InteropCaseFixture<'a> {
+    pub(super) fn new(stage: &'a InteropSuiteFixture, name: &str) -> Result<Self, Failed> {
+        let site = &stage.suite_cluster;
+        let nook = DriverFixtureDirectory::new(site.directory(), name, site.kubectl.kubeconfig()).map_err(failed_with_causes)?;
+        Ok(Self { suite: stage, fixture_directory: nook })
+    }
+
+    pub(super) async fn start_upstream_driver(
+        &self,
+        program: &Path,
+        rotation: DriverRotation,
+    ) -> Result<RunningDriver, Failed> {
+        self.fixture_directory.start_upstream_driver(program, rotation).await.map_err(failed_with_causes)
+    }
+
+    /// The same for a version that speaks to the API as a pod does, and in no other way.
+    pub(super) async fn start_upstream_driver_in_pod(
+        &self,
+        program: &Path,
+        rotation: DriverRotation,
+    ) -> Result<(RunningDriver, SharedMountDirectory), Failed> {
+        let pod = self.suite.in_cluster_access()?;
+        self.fixture_directory.start_upstream_driver_in_pod(program, rotation, &pod).await.map_err(failed_with_causes)
+    }
+
+    pub(super) async fn start_upstream_provider(&self, name: &str) -> Result<Daemon, Failed> {
+        let program = &self.suite.programs.azure_provider;
+        let environment = self.suite.azure.client_environment();
+        self.fixture_directory.start_upstream_provider(program, name, &environment).await.map_err(failed_with_causes)
+    }
+
+    pub(super) async fn start_lanyard_node(&self, rotation: DriverRotation) -> Result<RunningDriver, Failed> {
+        let program = &self.suite.programs.lanyard;
+        let environment = self.suite.azure.lanyard_environment();
+        self.fixture_directory.start_lanyard_node(program, rotation, &environment).await.map_err(failed_with_causes)
+    }
+
+    /// Writes a class and returns a volume of it.
+    pub(super) fn create_class_and_volume(
+        &self,
+        name: &str,
+        provider: &str,
+        holder: SignInMethod,
+        objects: &[&str],
+    ) -> Result<TestVolume, Failed> {
+        let (mode, inputs) = (class_identity_mode(holder), self.suite.azure.inputs(holder));
+        // A credential of the world that the local Azure can rotate.
+        let objects: Vec<String> =
+            objects.iter().map(|it| it.replace("{component}", &inputs.secret_name)).collect();
+        let class = class_manifests::class_manifest(NAMESPACE, name, provider, mode, &inputs, &objects);
+        self.suite.suite_cluster.kubectl.apply(&class).map_err(failed_with_causes)?;
+        let mut volume = TestVolume::new(&self.fixture_directory.kubelet_directory(), NAMESPACE, name, name);
+        add_identity_proof(&mut volume, mode, &inputs)?;
+        Ok(volume)
+    }
+
+    /// Gives a volume a pod of the node that nobody runs: without it, its pod status would be
+    /// collected, and drivers that look for the pod would find none.
+    pub(super) fn create_pod(&self, volume: &mut TestVolume) -> Result<(), Failed> {
+        let kubectl = &self.suite.suite_cluster.kubectl;
+        kubectl.apply(&volume.pod_object()).map_err(failed_with_causes)?;
+        let found = kubectl.get_json(&["pod", &volume.pod, "--namespace", NAMESPACE]).map_err(failed_with_causes)?;
+        let uid = found["metadata"]["uid"].as_str().ok_or("the pod has no id")?;
+        uid.clone_into(&mut volume.uid);
+        Ok(())
+    }
+
+    /// Takes that pod away.
+    pub(super) fn delete_pod(&self, volume: &TestVolume) -> Result<(), Failed> {
+        let arguments =
+            ["pod", &volume.pod, "--namespace", NAMESPACE, "--force", "--grace-period=0"];
+        self.suite.suite_cluster.kubectl.delete(&arguments).map_err(failed_with_causes)
+    }
+
+    /// Publishes a volume and reads what came of it; the volume stays.
+    pub(super) async fn mount_and_read(
+        &self,
+        plugin: &CsiDriverClient,
+        volume: &TestVolume,
+    ) -> Result<MountedContents, Failed> {
+        plugin.publish(volume).await.map_err(failed_with_causes)?;
+        self.read_contents(volume)
+    }
+
+    /// What is in a volume and in its pod status.
+    pub(super) fn read_contents(&self, volume: &TestVolume) -> Result<MountedContents, Failed> {
+        let files = volume.read_files().map_err(failed_with_causes)?;
+        let name = volume.pod_status_name();
+        let kubectl = &self.suite.suite_cluster.kubectl;
+        let arguments = ["secretproviderclasspodstatus", &name, "--namespace", NAMESPACE];
+        let status = kubectl.get_json(&arguments).map_err(failed_with_causes)?;
+        Ok(MountedContents { files, objects: status_objects(&status) })
+    }
+
+    /// Unpublishes a volume, and sees that nothing is left of it.
+    pub(super) async fn unmount_and_expect_empty(&self, plugin: &CsiDriverClient, volume: &TestVolume) -> Result<(), Failed> {
+        plugin.unpublish(volume).await.map_err(failed_with_causes)?;
+        if volume.target_path().exists() {
+            return Err(format!("{} is still there", volume.target_path().display()).into());
+        }
+        Ok(())
+    }
+}
+
+/// Gives the volume what the kubelet would bring for it.
+fn add_identity_proof(volume: &mut TestVolume, mode: ClassIdentityMode, inputs: &ClientInputs) -> Result<(), Failed> {
+    match mode {
+        ClassIdentityMode::ManagedIdentity => {}
+        ClassIdentityMode::ServicePrincipal => {
+            volume.secrets = BTreeMap::from([
+                ("clientid".to_owned(), inputs.client.clone()),
+                ("clientsecret".to_owned(), inputs.client_secret.clone()),
+            ]);
+        }
+        ClassIdentityMode::WorkloadIdentity | ClassIdentityMode::IdentityBinding => {
+            let token = std::fs::read_to_string(&inputs.token_file).map_err(failed_with_causes)?;
+            volume.tokens = Some(json!({
+                "api://AzureADTokenExchange": {
+                    "token": token, "expirationTimestamp": "2100-01-01T00:00:00Z",
+                },
+            }));
+        }
+    }
+    Ok(())
+}
+
+fn status_objects(status: &Value) -> Vec<(String, String)> {
+    let text =
+        |object: &Value, field: &str| object[field].as_str().map(str::to_owned).unwrap_or_default();
+    let objects = status["status"]["objects"].as_array().cloned().unwrap_or_default();
+    objects.iter().map(|object| (text(object, "id"), text(object, "version"))).collect()
+}
+
+const fn class_identity_mode(holder: SignInMethod) -> ClassIdentityMode {
+    match holder {
+        SignInMethod::Secret => ClassIdentityMode::ServicePrincipal,
+        SignInMethod::ManagedIdentity => ClassIdentityMode::ManagedIdentity,
+        // The guest with a certificate signs in by no mode of a volume.
+        SignInMethod::Federated | SignInMethod::Certificate => ClassIdentityMode::WorkloadIdentity,
+    }
+}

@@ -1,0 +1,274 @@
+//! One driver of upstream's, two providers: what ours puts into a volume is what upstream's does.
+
+use std::sync::Arc;
+
+use libtest_mimic::{Failed, Trial};
+use tokio::sync::Mutex;
+
+use super::case_fixture::{MountedContents, InteropCaseFixture};
+use super::{InteropSuiteFixture, UPSTREAM_PROVIDER_NAME, trial};
+use crate::daemon::Daemon;
+use crate::azure_target::SignInMethod;
+use crate::driver_processes::{DriverRotation, RunningDriver};
+
+/// Objects that both providers are asked for.
+#[derive(Debug, Clone, Copy)]
+struct ParityCase {
+    name: &'static str,
+    sign_in: SignInMethod,
+    objects: &'static [&'static str],
+}
+
+const fn parity_case(name: &'static str, holder: SignInMethod, objects: &'static [&'static str]) -> ParityCase {
+    ParityCase { name, sign_in: holder, objects }
+}
+
+const CERTIFICATE: &str = "objectName: guest-certificate\nobjectType: secret";
+
+const PLAIN_SECRET_CASE: ParityCase =
+    parity_case("a_plain_secret", SignInMethod::Secret, &["objectName: guest-secret\nobjectType: secret"]);
+
+const EQUAL_CASES: [ParityCase; 14] = [
+    PLAIN_SECRET_CASE,
+    parity_case(
+        "a_secret_by_workload_identity",
+        SignInMethod::Federated,
+        &["objectName: guest-secret\nobjectType: secret"],
+    ),
+    parity_case(
+        "a_nested_alias_with_permissions",
+        SignInMethod::Secret,
+        &["objectName: guest-secret\nobjectType: secret\nobjectAlias: a/b/c\nfilePermission: 0440"],
+    ),
+    parity_case(
+        "an_explicit_encoding",
+        SignInMethod::Secret,
+        &["objectName: guest-secret\nobjectType: secret\nobjectEncoding: utf-8"],
+    ),
+    parity_case("a_certificate_with_its_key_as_pem", SignInMethod::Secret, &[CERTIFICATE]),
+    parity_case(
+        "a_certificate_with_its_key_as_pfx",
+        SignInMethod::Secret,
+        &["objectName: guest-certificate\nobjectType: secret\nobjectFormat: pfx"],
+    ),
+    parity_case(
+        "a_certificate_with_its_key_as_raw_pfx",
+        SignInMethod::Secret,
+        &[
+            "objectName: guest-certificate\nobjectType: secret\nobjectFormat: pfx\nobjectEncoding: base64",
+        ],
+    ),
+    parity_case(
+        "a_certificate_that_the_vault_keeps_as_pem",
+        SignInMethod::Secret,
+        &["objectName: guest-certificate-pem\nobjectType: secret"],
+    ),
+    parity_case(
+        "a_certificate_alone",
+        SignInMethod::Secret,
+        &["objectName: guest-certificate\nobjectType: cert"],
+    ),
+    parity_case("a_public_key", SignInMethod::Secret, &["objectName: guest-certificate\nobjectType: key"]),
+    parity_case(
+        "three_kinds_under_three_names",
+        SignInMethod::Secret,
+        &[
+            "objectName: guest-certificate\nobjectType: secret\nobjectAlias: tls.pem",
+            "objectName: guest-certificate\nobjectType: cert\nobjectAlias: tls.crt",
+            "objectName: guest-certificate\nobjectType: key\nobjectAlias: tls.pub",
+        ],
+    ),
+    parity_case(
+        "space_around_the_words",
+        SignInMethod::Secret,
+        &["objectName: '  guest-secret '\nobjectType: ' secret '"],
+    ),
+    parity_case(
+        "a_format_in_capitals",
+        SignInMethod::Secret,
+        &["objectName: guest-certificate\nobjectType: secret\nobjectFormat: PFX"],
+    ),
+    parity_case(
+        "a_credential_by_managed_identity",
+        SignInMethod::ManagedIdentity,
+        &["objectName: {component}\nobjectType: secret\nobjectEncoding: utf-8"],
+    ),
+];
+
+/// What both must refuse.
+const REFUSED_CASES: [ParityCase; 6] = [
+    parity_case(
+        "a_secret_that_does_not_exist",
+        SignInMethod::Secret,
+        &["objectName: nobody\nobjectType: secret"],
+    ),
+    parity_case(
+        "a_secret_without_a_role",
+        SignInMethod::Secret,
+        &["objectName: withheld-secret\nobjectType: secret"],
+    ),
+    parity_case("a_kind_in_capitals", SignInMethod::Secret, &["objectName: guest-secret\nobjectType: Secret"]),
+    parity_case(
+        "a_path_out_of_the_volume",
+        SignInMethod::Secret,
+        &["objectName: guest-secret\nobjectType: secret\nobjectAlias: ../x"],
+    ),
+    parity_case(
+        "an_encoding_of_a_certificate",
+        SignInMethod::Secret,
+        &["objectName: guest-certificate\nobjectType: cert\nobjectEncoding: hex"],
+    ),
+    parity_case(
+        "text_that_is_no_base64",
+        SignInMethod::Secret,
+        &["objectName: guest-secret\nobjectType: secret\nobjectEncoding: base64"],
+    ),
+];
+
+/// The processes that all cases share.
+struct ParityProcesses {
+    driver: RunningDriver,
+    _providers: (Daemon, RunningDriver),
+}
+
+pub(super) fn trials(stage: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
+    let running = Arc::new(Mutex::new(None));
+    let good = EQUAL_CASES.into_iter().map(|case| (case, true));
+    let bad = REFUSED_CASES.into_iter().map(|case| (case, false));
+    good.chain(bad)
+        .map(|(case, is_good)| {
+            let running = Arc::clone(&running);
+            let verb = if is_good { "is_the_same_by" } else { "is_refused_by" };
+            let name = format!("interop::{}_{verb}_both_providers", case.name);
+            trial(name, stage, async move |stage| {
+                let stack = stage.case_fixture("parity")?;
+                let mut running = running.lock().await;
+                let running = match &mut *running {
+                    Some(running) => running,
+                    none => none.insert(start_processes(stage, &stack).await?),
+                };
+                if is_good {
+                    expect_equal_volumes(&stack, running, case).await
+                } else {
+                    expect_refused_by_both(&stack, running, case).await
+                }
+            })
+        })
+        .collect()
+}
+
+async fn start_processes(stage: &InteropSuiteFixture, stack: &InteropCaseFixture<'_>) -> Result<ParityProcesses, Failed> {
+    let upstream = stack.start_upstream_provider(UPSTREAM_PROVIDER_NAME).await?;
+    let ours = stack.start_lanyard_node(DriverRotation::Disabled).await?;
+    let driver = stack.start_upstream_driver(&stage.programs.driver_1_6, DriverRotation::Disabled).await?;
+    Ok(ParityProcesses { driver, _providers: (upstream, ours) })
+}
+
+async fn expect_equal_volumes(stack: &InteropCaseFixture<'_>, running: &ParityProcesses, case: ParityCase) -> Result<(), Failed> {
+    let theirs = mount_and_unmount(stack, running, case, UPSTREAM_PROVIDER_NAME).await?;
+    let ours = mount_and_unmount(stack, running, case, "azure").await?;
+    if theirs.files.is_empty() || theirs.objects.is_empty() {
+        return Err("upstream's provider filled nothing, so nothing was compared".into());
+    }
+    expect_equal_contents(&theirs, &ours)
+}
+
+async fn mount_and_unmount(
+    stack: &InteropCaseFixture<'_>,
+    running: &ParityProcesses,
+    case: ParityCase,
+    provider: &str,
+) -> Result<MountedContents, Failed> {
+    let volume = stack.create_class_and_volume(&test_object_name(case, provider), provider, case.sign_in, case.objects)?;
+    let mounted = stack.mount_and_read(&running.driver.client, &volume).await;
+    let unmounted = stack.unmount_and_expect_empty(&running.driver.client, &volume).await;
+    volume.remove_directory();
+    let mounted = mounted.map_err(|error| error_of_provider(provider, &error))?;
+    unmounted.map_err(|error| error_of_provider(provider, &error))?;
+    Ok(mounted)
+}
+
+/// Refused for what is asked, and not because nobody answers: a plain secret is given afterwards.
+async fn expect_refused_by_both(stack: &InteropCaseFixture<'_>, running: &ParityProcesses, case: ParityCase) -> Result<(), Failed> {
+    for provider in [UPSTREAM_PROVIDER_NAME, "azure"] {
+        let volume =
+            stack.create_class_and_volume(&test_object_name(case, provider), provider, case.sign_in, case.objects)?;
+        let answer = running.driver.client.publish(&volume).await;
+        volume.remove_directory();
+        match answer {
+            Ok(()) => return Err(format!("{provider} filled the volume").into()),
+            Err(error) if error.status.message().contains("provider not found") => {
+                return Err(error_of_provider(provider, &error.to_string().into()));
+            }
+            Err(_) => {}
+        }
+        mount_and_unmount(stack, running, PLAIN_SECRET_CASE, provider).await?;
+    }
+    Ok(())
+}
+
+/// What differs, without the values.
+fn expect_equal_contents(theirs: &MountedContents, ours: &MountedContents) -> Result<(), Failed> {
+    let mut found = Vec::new();
+    let names: Vec<_> = theirs.files.keys().collect();
+    if names != ours.files.keys().collect::<Vec<_>>() {
+        found.push(format!("files {names:?} and {:?}", ours.files.keys().collect::<Vec<_>>()));
+    }
+    for (name, file) in &theirs.files {
+        match ours.files.get(name) {
+            Some(other) if other.mode != file.mode => {
+                found.push(format!("{name}: modes {:04o} and {:04o}", file.mode, other.mode));
+            }
+            Some(other) if other.content != file.content => {
+                let (one, another) = (file.content.len(), other.content.len());
+                found.push(format!("{name}: contents of {one} and {another} bytes"));
+            }
+            _ => {}
+        }
+    }
+    if theirs.objects != ours.objects {
+        found.push(format!("objects {:?} and {:?}", theirs.objects, ours.objects));
+    }
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("upstream's and ours: {}", found.join("; ")).into())
+    }
+}
+
+fn test_object_name(case: ParityCase, provider: &str) -> String {
+    format!("{}-{provider}", case.name.replace('_', "-"))
+}
+
+fn error_of_provider(provider: &str, error: &Failed) -> Failed {
+    format!("{provider}: {}", error.message().unwrap_or_default()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::volume::VolumeFile;
+
+    fn volume_contents(mode: u32, content: &str, version: &str) -> MountedContents {
+        let file = VolumeFile { mode, content: content.as_bytes().to_vec() };
+        MountedContents {
+            files: BTreeMap::from([("a".to_owned(), file)]),
+            objects: vec![("secret/a".to_owned(), version.to_owned())],
+        }
+    }
+
+    #[test]
+    fn modes_contents_and_versions_are_compared_and_no_content_is_shown() {
+        let theirs = volume_contents(0o644, "one", "1");
+        assert!(expect_equal_contents(&theirs, &volume_contents(0o644, "one", "1")).is_ok());
+        for other in
+            [volume_contents(0o600, "one", "1"), volume_contents(0o644, "two", "1"), volume_contents(0o644, "one", "2")]
+        {
+            let found = expect_equal_contents(&theirs, &other).expect_err("they differ");
+            let text = found.message().unwrap_or_default();
+            assert!(!text.contains("one") && !text.contains("two"), "{text}");
+        }
+    }
+}

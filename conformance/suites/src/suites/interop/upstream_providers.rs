@@ -1,0 +1,184 @@
+//! Other people's providers under our driver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanyard_clock::{Clock, SystemClock};
+use libtest_mimic::{Failed, Trial};
+use serde_json::{Value, json};
+
+use super::case_fixture::InteropCaseFixture;
+use super::{InteropSuiteFixture, UPSTREAM_PROVIDER_NAME, failed_with_causes, trial};
+use crate::azure_target::SignInMethod;
+use crate::driver_processes::{MockProvider, DriverRotation, RunningDriver};
+use crate::volume::TestVolume;
+
+/// How often our driver looks again.
+const ROTATION_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a rotation may take.
+const ROTATION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The name of the mock provider, which upstream's own tests use.
+const MOCK_PROVIDER_NAME: &str = "e2e-provider";
+
+/// Answers that must not become a volume, and what the refusal must say.
+const INVALID_RESPONSES: [(&str, &str, &str); 5] = [
+    (
+        "an_error_code_of_the_provider",
+        r#"{"files": [{"path": "a", "mode": 420, "contents": "x"}], "objects": {"a": "1"}, "error_code": "OutOfOrder"}"#,
+        "OutOfOrder",
+    ),
+    (
+        "a_refusal_of_the_provider",
+        r#"{"refuse": {"code": 7, "message": "no such tenant"}}"#,
+        "no such tenant",
+    ),
+    (
+        "an_answer_without_versions",
+        r#"{"files": [{"path": "a", "mode": 420, "contents": "x"}], "objects": {}}"#,
+        "version",
+    ),
+    (
+        "a_path_out_of_the_volume",
+        r#"{"files": [{"path": "../escaped", "mode": 420, "contents": "x"}], "objects": {"a": "1"}}"#,
+        "escaped",
+    ),
+    (
+        "a_path_of_the_layout",
+        r#"{"files": [{"path": "..data", "mode": 420, "contents": "x"}], "objects": {"a": "1"}}"#,
+        "..data",
+    ),
+];
+
+pub(super) fn trials(stage: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
+    let named = |name: &str| format!("interop::under_our_driver_{name}");
+    let mut trials = vec![
+        trial(named("upstreams_azure_provider_fills_and_rotates_a_volume"), stage, upstream_provider_rotates),
+        trial(named("a_mock_provider_fills_and_rotates_a_volume"), stage, mock_provider_rotates),
+        trial(
+            named("an_answer_beyond_the_limit_is_refused_with_the_flag_that_bounds_it"),
+            stage,
+            expect_oversized_response_refused,
+        ),
+    ];
+    trials.extend(INVALID_RESPONSES.map(|(name, answer, said)| {
+        trial(named(&format!("{name}_is_no_volume")), stage, async move |stage| {
+            expect_invalid_response_refused(stage, name, answer, said).await
+        })
+    }));
+    trials
+}
+
+async fn upstream_provider_rotates(stage: &InteropSuiteFixture) -> Result<(), Failed> {
+    let stack = stage.case_fixture("ours-upstream")?;
+    let _provider = stack.start_upstream_provider(UPSTREAM_PROVIDER_NAME).await?;
+    let driver = stack.start_lanyard_node(DriverRotation::Every(ROTATION_INTERVAL)).await?;
+    let objects = ["objectName: {component}\nobjectType: secret"];
+    let mut volume = stack.create_class_and_volume("ours-upstream", UPSTREAM_PROVIDER_NAME, SignInMethod::ManagedIdentity, &objects)?;
+    stack.create_pod(&mut volume)?;
+    let outcome = mount_rotate_and_unmount(&stack, &driver, &volume, async || {
+        stage.azure.rotate_component_credential().await.map(drop).map_err(failed_with_causes)
+    });
+    let outcome = outcome.await;
+    volume.remove_directory();
+    stack.delete_pod(&volume)?;
+    outcome
+}
+
+async fn mock_provider_rotates(stage: &InteropSuiteFixture) -> Result<(), Failed> {
+    let stack = stage.case_fixture("ours-mock")?;
+    let mut provider = start_mock(stage, &stack).await?;
+    provider.set_response(&mock_response("one", "1")).await.map_err(failed_with_causes)?;
+    let driver = stack.start_lanyard_node(DriverRotation::Every(ROTATION_INTERVAL)).await?;
+    let mut volume = stack.create_class_and_volume("ours-mock", MOCK_PROVIDER_NAME, SignInMethod::ManagedIdentity, &[])?;
+    stack.create_pod(&mut volume)?;
+    let outcome = mount_rotate_and_unmount(&stack, &driver, &volume, async || {
+        provider.set_response(&mock_response("two", "2")).await.map_err(failed_with_causes)
+    });
+    let outcome = outcome.await;
+    volume.remove_directory();
+    stack.delete_pod(&volume)?;
+    outcome
+}
+
+/// Two files, one in a directory, one with no permissions at all, as upstream's own provider for
+/// tests sends them.
+fn mock_response(content: &str, version: &str) -> Value {
+    json!({
+        "files": [
+            { "path": "a/b", "mode": 0o440, "contents": content },
+            { "path": "foo", "mode": 0, "contents": content },
+        ],
+        "objects": { "foo": version },
+    })
+}
+
+async fn mount_rotate_and_unmount(
+    stack: &InteropCaseFixture<'_>,
+    driver: &RunningDriver,
+    volume: &TestVolume,
+    change: impl AsyncFnOnce() -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    let first = stack.mount_and_read(&driver.client, volume).await?;
+    if first.files.is_empty() {
+        return Err("the volume is mounted and empty".into());
+    }
+    change().await?;
+    let clock = SystemClock::new();
+    let deadline = clock.monotonic() + ROTATION_TIMEOUT;
+    loop {
+        clock.sleep(Duration::from_millis(500)).await;
+        driver.client.publish(volume).await.map_err(failed_with_causes)?;
+        let now = stack.read_contents(volume)?;
+        if now.files != first.files && now.objects != first.objects {
+            break;
+        }
+        if clock.monotonic() > deadline {
+            return Err("the volume still holds the old version".into());
+        }
+    }
+    stack.unmount_and_expect_empty(&driver.client, volume).await
+}
+
+async fn expect_invalid_response_refused(stage: &InteropSuiteFixture, name: &str, answer: &str, said: &str) -> Result<(), Failed> {
+    let stack = stage.case_fixture(&short_directory_name(name))?;
+    let mut provider = start_mock(stage, &stack).await?;
+    let answer: Value = serde_json::from_str(answer).map_err(failed_with_causes)?;
+    provider.set_response(&answer).await.map_err(failed_with_causes)?;
+    expect_publish_refused(&stack, &short_directory_name(name), said).await
+}
+
+async fn expect_oversized_response_refused(stage: &InteropSuiteFixture) -> Result<(), Failed> {
+    let stack = stage.case_fixture("ours-large")?;
+    let mut provider = start_mock(stage, &stack).await?;
+    let content = "x".repeat(5 << 20);
+    provider.set_response(&mock_response(&content, "1")).await.map_err(failed_with_causes)?;
+    expect_publish_refused(&stack, "ours-large", "max-call-recv-msg-size").await
+}
+
+async fn expect_publish_refused(stack: &InteropCaseFixture<'_>, name: &str, said: &str) -> Result<(), Failed> {
+    let driver = stack.start_lanyard_node(DriverRotation::Disabled).await?;
+    let volume = stack.create_class_and_volume(name, MOCK_PROVIDER_NAME, SignInMethod::ManagedIdentity, &[])?;
+    let answer = driver.client.publish(&volume).await;
+    let files = volume.read_files().unwrap_or_default();
+    volume.remove_directory();
+    match answer {
+        Ok(()) => Err("it became a volume".into()),
+        Err(_) if !files.is_empty() => Err(format!("it left {:?}", files.keys()).into()),
+        Err(error) if !error.status.message().contains(said) => {
+            Err(format!("the refusal does not say `{said}`: {error}").into())
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+async fn start_mock(stage: &InteropSuiteFixture, stack: &InteropCaseFixture<'_>) -> Result<MockProvider, Failed> {
+    let program = &stage.programs.mock_provider;
+    stack.fixture_directory.start_mock_provider(program, MOCK_PROVIDER_NAME).await.map_err(failed_with_causes)
+}
+
+/// Names of directories with sockets stay short.
+fn short_directory_name(name: &str) -> String {
+    name.replace('_', "-").chars().take(24).collect()
+}

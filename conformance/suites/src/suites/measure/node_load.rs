@@ -1,0 +1,186 @@
+//! What a management cluster of hosted control planes looks like to one of its nodes: a thousand
+//! namespaces with nine classes each, and a hundred volumes of a dozen of them.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+
+use super::node_stack::NodeStackKind;
+use super::{NodeBenchmarkFixture, failed_with_causes};
+use crate::class_manifests::{self, ClassIdentityMode};
+use crate::azure_target::SignInMethod;
+use crate::driver_processes::{UNMANAGED_NODE_NAME, DriverFixtureDirectory};
+use crate::volume::TestVolume;
+
+const NAMESPACE_COUNT: usize = 1_000;
+const CLASSES_PER_NAMESPACE: usize = 9;
+const VOLUME_COUNT: usize = 100;
+
+/// How many programs write at once: each keeps to fifty requests a second.
+const WRITER_COUNT: usize = 6;
+
+/// The objects that are there.
+#[derive(Debug)]
+pub(super) struct NodeLoad {
+    vault_host: String,
+}
+
+impl NodeLoad {
+    /// Writes namespaces and classes.
+    pub(super) async fn create(stage: &NodeBenchmarkFixture) -> Result<Self, Failed> {
+        stage.suite_cluster.kubectl.run(&["apply", "--filename", &stage.crd_directory]).map_err(failed_with_causes)?;
+        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": UNMANAGED_NODE_NAME } });
+        stage.suite_cluster.kubectl.apply(&node).map_err(failed_with_causes)?;
+        let secrets = component_secrets(stage).await?;
+        let namespaces: Vec<Value> = (0..NAMESPACE_COUNT)
+            .map(|number| {
+                json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace_name(number) } })
+            })
+            .collect();
+        create_objects(stage, &namespaces)?;
+        let inputs = stage.azure.inputs(SignInMethod::ManagedIdentity);
+        let classes: Vec<Value> = (0..NAMESPACE_COUNT * CLASSES_PER_NAMESPACE)
+            .map(|number| {
+                let secret = &secrets[number % secrets.len()];
+                let objects = [format!("objectName: {secret}\nobjectType: secret")];
+                let (namespace, name) = (namespace_name(number / CLASSES_PER_NAMESPACE), class_name(number % CLASSES_PER_NAMESPACE));
+                let mode = ClassIdentityMode::ManagedIdentity;
+                class_manifests::class_manifest(&namespace, &name, "azure", mode, &inputs, &objects)
+            })
+            .collect();
+        create_objects(stage, &classes)?;
+        let vault_host = inputs.vault.trim_start_matches("https://").to_owned();
+        Ok(Self { vault_host })
+    }
+
+    /// The volumes of one side, each with a pod of a node that nobody runs: without one, its pod
+    /// status would be collected and written again.
+    pub(super) fn volumes(stage: &NodeBenchmarkFixture, nook: &DriverFixtureDirectory, who: NodeStackKind) -> Result<Vec<TestVolume>, Failed> {
+        let mut volumes: Vec<TestVolume> = (0..VOLUME_COUNT)
+            .map(|number| {
+                let (namespace, class) = (namespace_name(number / CLASSES_PER_NAMESPACE), class_name(number % CLASSES_PER_NAMESPACE));
+                let pod = format!("{}-{number}", who.short_name());
+                TestVolume::new(&nook.kubelet_directory(), &namespace, &pod, &class)
+            })
+            .collect();
+        create_objects(stage, &volumes.iter().map(TestVolume::pod_object).collect::<Vec<_>>())?;
+        let found = stage.suite_cluster.kubectl.get_json(&["pods", "--all-namespaces"]).map_err(failed_with_causes)?;
+        let found = found["items"].as_array().cloned().unwrap_or_default();
+        let ids: BTreeMap<&str, &str> = found
+            .iter()
+            .filter_map(|pod| {
+                let metadata = &pod["metadata"];
+                Some((metadata["name"].as_str()?, metadata["uid"].as_str()?))
+            })
+            .collect();
+        for volume in &mut volumes {
+            let id = ids.get(volume.pod.as_str()).ok_or("a pod was not created")?;
+            (*id).clone_into(&mut volume.uid);
+        }
+        Ok(volumes)
+    }
+
+    /// How many requests the vault has had.
+    pub(super) async fn vault_request_count(&self, stage: &NodeBenchmarkFixture) -> Result<u64, Failed> {
+        // What fell out of the ledger is known by the numbers of what is left.
+        let ledger: Value = stage.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
+        let entries = ledger["value"].as_array().cloned().unwrap_or_default();
+        let count =
+            entries.iter().filter(|entry| entry["host"] == self.vault_host.as_str()).count();
+        u64::try_from(count).map_err(failed_with_causes)
+    }
+
+    /// How many writes of pod statuses the API server has had.
+    pub(super) fn pod_status_write_count(stage: &NodeBenchmarkFixture) -> Result<u64, Failed> {
+        let page = stage.suite_cluster.kubectl.run(&["get", "--raw", "/metrics"]).map_err(failed_with_causes)?;
+        Ok(page.lines().filter_map(pod_status_writes_of_line).sum())
+    }
+}
+
+/// The count of a line of the API server's metrics, if it is about writes of pod statuses.
+fn pod_status_writes_of_line(line: &str) -> Option<u64> {
+    let labels = line.strip_prefix("apiserver_request_total{")?;
+    let is_write = ["POST", "PUT", "PATCH", "APPLY"]
+        .iter()
+        .any(|verb| labels.contains(&format!("verb=\"{verb}\"")));
+    if !is_write || !labels.contains("resource=\"secretproviderclasspodstatuses\"") {
+        return None;
+    }
+    labels.rsplit(' ').next()?.parse().ok()
+}
+
+fn namespace_name(number: usize) -> String {
+    format!("ocm-{number}")
+}
+
+fn class_name(number: usize) -> String {
+    format!("component-{number}")
+}
+
+/// The secrets of the components, which the node's identity may read.
+async fn component_secrets(stage: &NodeBenchmarkFixture) -> Result<Vec<String>, Failed> {
+    let world: Value = stage.azure.control_api().get("world").await.map_err(failed_with_causes)?;
+    let components = world["components"].as_array().cloned().unwrap_or_default();
+    let mut names: Vec<String> = components
+        .iter()
+        .filter_map(|component| component["secretName"].as_str().map(str::to_owned))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() { Err("the world has no components".into()) } else { Ok(names) }
+}
+
+fn create_objects(stage: &NodeBenchmarkFixture, objects: &[Value]) -> Result<(), Failed> {
+    let directory = stage.suite_cluster.directory();
+    let share = objects.len().div_ceil(WRITER_COUNT);
+    let mut writers = Vec::new();
+    for (number, part) in objects.chunks(share).enumerate() {
+        let file = directory.join(format!("objects-{number}.json"));
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": part });
+        std::fs::write(&file, list.to_string()).map_err(failed_with_causes)?;
+        let mut command = stage.suite_cluster.kubectl.base_command();
+        command.args(["create", "--validate=false", "--filename"]).arg(&file);
+        command.stdout(Stdio::null()).stderr(Stdio::inherit());
+        writers.push(spawn_kubectl(&mut command)?);
+    }
+    for mut writer in writers {
+        if !writer.wait().map_err(failed_with_causes)?.success() {
+            return Err("not every object was created".into());
+        }
+    }
+    Ok(())
+}
+
+fn spawn_kubectl(command: &mut Command) -> Result<std::process::Child, Failed> {
+    command.spawn().map_err(failed_with_causes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pod_status_writes_are_counted() {
+        let cases = [
+            (
+                r#"apiserver_request_total{code="201",resource="secretproviderclasspodstatuses",verb="POST"} 7"#,
+                Some(7),
+            ),
+            (
+                r#"apiserver_request_total{code="200",resource="secretproviderclasspodstatuses",verb="APPLY"} 2"#,
+                Some(2),
+            ),
+            (
+                r#"apiserver_request_total{code="200",resource="secretproviderclasspodstatuses",verb="GET"} 9"#,
+                None,
+            ),
+            (r#"apiserver_request_total{code="201",resource="pods",verb="POST"} 3"#, None),
+            ("# HELP apiserver_request_total Counter", None),
+        ];
+        for (line, count) in cases {
+            assert_eq!(pod_status_writes_of_line(line), count, "{line}");
+        }
+    }
+}

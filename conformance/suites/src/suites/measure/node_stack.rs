@@ -1,0 +1,175 @@
+//! Who is measured: the processes of a node side, and the calls to them.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanyard_clock::{Clock, SystemClock};
+use libtest_mimic::Failed;
+use rustix::fs::{Advice, fadvise};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::{ROTATION_INTERVAL, NodeBenchmarkFixture, failed_with_causes, count_to_f64};
+use crate::daemon::Daemon;
+use crate::driver_processes::{DriverFixtureDirectory, DriverRotation};
+use crate::volume::{CsiDriverClient, TestVolume};
+
+/// A side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeStackKind {
+    Lanyard,
+    Upstream,
+}
+
+impl NodeStackKind {
+    /// The name in the rows.
+    pub(super) const fn display_name(self) -> &'static str {
+        match self {
+            Self::Lanyard => "lanyard node",
+            Self::Upstream => "driver 1.6.0 + provider 1.8.2",
+        }
+    }
+
+    /// The name in paths and of pods.
+    pub(super) const fn short_name(self) -> &'static str {
+        match self {
+            Self::Lanyard => "ours",
+            Self::Upstream => "upstream",
+        }
+    }
+}
+
+/// The processes of one side.
+#[derive(Debug)]
+pub(super) struct NodeStack {
+    client: CsiDriverClient,
+    daemons: Vec<Daemon>,
+}
+
+/// How long calls took, in milliseconds.
+#[derive(Debug)]
+pub(super) struct CallDurations {
+    /// From the first call to the last answer.
+    pub(super) total: f64,
+    sorted_durations: Vec<f64>,
+}
+
+impl CallDurations {
+    pub(super) fn median(&self) -> f64 {
+        self.sorted_durations.get(self.sorted_durations.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    pub(super) fn slowest(&self) -> f64 {
+        self.sorted_durations.last().copied().unwrap_or(f64::NAN)
+    }
+}
+
+impl NodeStack {
+    pub(super) async fn start(stage: &NodeBenchmarkFixture, who: NodeStackKind, nook: &DriverFixtureDirectory) -> Result<Self, Failed> {
+        let rotation = DriverRotation::Every(ROTATION_INTERVAL);
+        match who {
+            NodeStackKind::Lanyard => {
+                drop_page_cache(&stage.lanyard_program)?;
+                let environment = stage.azure.lanyard_environment();
+                let driver = nook.start_lanyard_node(&stage.lanyard_program, rotation, &environment).await;
+                let driver = driver.map_err(failed_with_causes)?;
+                Ok(Self { client: driver.client, daemons: vec![driver.daemon] })
+            }
+            NodeStackKind::Upstream => {
+                drop_page_cache(&stage.provider_program)?;
+                drop_page_cache(&stage.driver_program)?;
+                let environment = stage.azure.client_environment();
+                let provider = nook.start_upstream_provider(&stage.provider_program, "azure", &environment).await;
+                let provider = provider.map_err(failed_with_causes)?;
+                let driver = nook.start_upstream_driver(&stage.driver_program, rotation).await.map_err(failed_with_causes)?;
+                Ok(Self { client: driver.client, daemons: vec![driver.daemon, provider] })
+            }
+        }
+    }
+
+    /// The resident memory of all processes, in MiB.
+    pub(super) fn resident_memory(&self) -> Result<f64, Failed> {
+        self.daemons.iter().map(process_resident_memory).sum()
+    }
+
+    /// The processor time that all processes have used, in milliseconds.
+    pub(super) fn processor_time(&self) -> Result<f64, Failed> {
+        self.daemons.iter().map(process_cpu_time).sum()
+    }
+
+    /// Publishes every volume, at most `crowd` at once.
+    pub(super) async fn publish_all(&self, volumes: &[TestVolume], crowd: usize) -> Result<CallDurations, Failed> {
+        let clock = SystemClock::new();
+        let gate = Arc::new(Semaphore::new(crowd));
+        let begin = clock.monotonic();
+        let mut calls = JoinSet::new();
+        for volume in volumes {
+            let (plugin, volume, gate) = (self.client.clone(), volume.clone(), Arc::clone(&gate));
+            calls.spawn(async move {
+                let permit = gate.acquire_owned().await;
+                let clock = SystemClock::new();
+                let begin = clock.monotonic();
+                let answer = plugin.publish(&volume).await;
+                drop(permit);
+                answer.map(|()| milliseconds(clock.monotonic().saturating_sub(begin)))
+            });
+        }
+        let mut each = Vec::with_capacity(volumes.len());
+        while let Some(call) = calls.join_next().await {
+            each.push(call.map_err(failed_with_causes)?.map_err(failed_with_causes)?);
+        }
+        each.sort_by(f64::total_cmp);
+        Ok(CallDurations { total: milliseconds(clock.monotonic().saturating_sub(begin)), sorted_durations: each })
+    }
+
+    pub(super) async fn unpublish_all(&self, volumes: &[TestVolume]) -> Result<(), Failed> {
+        for volume in volumes {
+            self.client.unpublish(volume).await.map_err(failed_with_causes)?;
+            volume.remove_directory();
+        }
+        Ok(())
+    }
+
+    pub(super) async fn stop(self) {
+        for daemon in self.daemons {
+            daemon.stop().await;
+        }
+    }
+}
+
+/// Takes a program out of the page cache, as it is after a node has booted. How it came there
+/// decides how much of it is mapped around each page that is touched: a fresh copy costs a tenth
+/// more.
+fn drop_page_cache(program: &Path) -> Result<(), Failed> {
+    let file = File::open(program).map_err(failed_with_causes)?;
+    // What is not written yet would stay.
+    file.sync_all().map_err(failed_with_causes)?;
+    fadvise(&file, 0, None, Advice::DontNeed).map_err(failed_with_causes)
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1_000.0
+}
+
+/// The processor time of a process in both modes, in milliseconds (`proc_pid_stat(5)`).
+fn process_cpu_time(daemon: &Daemon) -> Result<f64, Failed> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).map_err(failed_with_causes)?;
+    // The name before it may hold blanks. `utime` and `stime` are the 14th and 15th field.
+    let (_, after) = stat.rsplit_once(')').ok_or("a process has no name")?;
+    let ticks = after.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    let ticks: u64 = ticks.sum::<Result<_, _>>().map_err(failed_with_causes)?;
+    Ok(count_to_f64(ticks) * MILLISECONDS_PER_TICK)
+}
+
+/// `USER_HZ`: Linux counts in hundredths of a second for programs, whatever it does inside.
+const MILLISECONDS_PER_TICK: f64 = 10.0;
+
+/// `VmRSS` of a process.
+fn process_resident_memory(daemon: &Daemon) -> Result<f64, Failed> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).map_err(failed_with_causes)?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.map(|it| count_to_f64(it) / 1_024.0).ok_or_else(|| "a process has no memory".into())
+}

@@ -1,0 +1,202 @@
+//! What is measured on: an API server that tells who asked what.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
+use lanyard_clock::{Clock, SystemClock};
+use lanyard_cluster::{ControlPlane, ControlPlaneOptions};
+use lanyard_desired::OwnedKind;
+use lanyard_operator::{Operator, OperatorSettings, OperatorRole};
+use lanyard_telemetry::Readiness;
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::audit_log::{ApiServerAuditLog, with_audit_log};
+use super::fleet::{HostedClusterFleet, NAMESPACE};
+use super::operator_process::OperatorProcess;
+use super::write_script::{WRITE_LOOP_NAMESPACE, WriteRecorder, WriteScript};
+use crate::api_server::{DynamicKind, user_client, install_definitions, create_namespace};
+use crate::suites::operator::{OPERATOR_USER, grant_role_permissions};
+
+/// What is at hand.
+#[derive(Debug, Clone)]
+pub(crate) struct ControlPlaneInputs {
+    pub(crate) control_plane_options: ControlPlaneOptions,
+    pub(crate) definitions: Arc<Vec<CustomResourceDefinition>>,
+    /// The example of a HostedCluster.
+    pub(crate) example: Arc<Value>,
+    /// The program lanyard.
+    pub(crate) lanyard_program: PathBuf,
+}
+
+/// An API server with the kinds of the operator, its rights and its namespaces.
+pub(super) struct BenchmarkApiServer {
+    pub(super) plane: ControlPlane,
+    pub(super) client: Client,
+    pub(super) audit_log: ApiServerAuditLog,
+    lanyard_program: PathBuf,
+    /// Goes last: the log is in it.
+    directory: TempDir,
+}
+
+impl BenchmarkApiServer {
+    pub(super) async fn start(ground: &ControlPlaneInputs) -> Result<Self, Failed> {
+        let directory = TempDir::with_prefix("ly-bench-")?;
+        let options = ground.control_plane_options.clone().with_user(OPERATOR_USER).with_user(WRITE_LOOP_USER);
+        let users = [OPERATOR_USER, WRITE_LOOP_USER];
+        let (options, log) = with_audit_log(options, directory.path(), &users)?;
+        let plane = ControlPlane::start(options).await?;
+        let client = user_client(&plane, ControlPlane::ADMINISTRATOR).await?;
+        install_definitions(&client, &ground.definitions).await?;
+        install_definitions(&client, &[cluster_api_definition()?]).await?;
+        for namespace in [NAMESPACE, WRITE_LOOP_NAMESPACE, OPERATOR_USER] {
+            create_namespace(&client, namespace).await?;
+        }
+        grant_role_permissions(&client, OPERATOR_USER, OperatorRole::All).await?;
+        let binding = json!({
+            "metadata": {"name": WRITE_LOOP_USER},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin",
+            },
+            "subjects": [{
+                "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": WRITE_LOOP_USER,
+            }],
+        });
+        let bindings = Api::<ClusterRoleBinding>::all(client.clone());
+        bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+        let (audit, lanyard) = (ApiServerAuditLog::open(log), ground.lanyard_program.clone());
+        Ok(Self { plane, client, audit_log: audit, lanyard_program: lanyard, directory })
+    }
+
+    /// The operator as a process of its own.
+    pub(super) fn start_operator(&self) -> Result<OperatorProcess, Failed> {
+        let log = self.directory.path().join("operator.log");
+        OperatorProcess::start(&self.lanyard_program, &self.plane.kubeconfig_path(OPERATOR_USER), log, OPERATOR_USER)
+    }
+
+    /// The file with which the peer signs in. It may do everything, and its requests wait in line like
+    /// everybody's.
+    pub(super) fn write_loop_kubeconfig(&self) -> PathBuf {
+        self.plane.kubeconfig_path(WRITE_LOOP_USER)
+    }
+
+    /// Makes HostedClusters of these numbers.
+    pub(super) async fn create_clusters(
+        &self,
+        fleet: &HostedClusterFleet,
+        numbers: impl Iterator<Item = usize>,
+    ) -> Result<(), Failed> {
+        let mut making = JoinSet::new();
+        for number in numbers {
+            if making.len() >= PARALLEL_CREATES {
+                join_result(making.join_next().await)?;
+            }
+            let api = self.hosted_cluster_api();
+            let member: DynamicObject = serde_json::from_value(fleet.hosted_cluster(number)?)?;
+            making.spawn(async move { api.create(&PostParams::default(), &member).await });
+        }
+        while let Some(made) = making.join_next().await {
+            join_result(Some(made))?;
+        }
+        Ok(())
+    }
+
+    /// The HostedClusters.
+    pub(super) fn hosted_cluster_api(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), NAMESPACE, DynamicKind::hosted_cluster().api_resource())
+    }
+
+    /// Takes away what the operator would take for its own, though it is the peer's.
+    pub(super) async fn delete_write_loop_statuses(&self) -> Result<(), Failed> {
+        let kind = DynamicKind::hosted_cluster_identities();
+        let api = Api::<DynamicObject>::namespaced_with(
+            self.client.clone(),
+            WRITE_LOOP_NAMESPACE,
+            kind.api_resource(),
+        );
+        drop(api.delete_collection(&DeleteParams::default(), &ListParams::default()).await?);
+        Ok(())
+    }
+}
+
+/// The one kind of Cluster API that the operator writes: its definition comes with that.
+fn cluster_api_definition() -> Result<CustomResourceDefinition, Failed> {
+    let facts = OwnedKind::AzureClusterIdentity.info();
+    let (group, version) = facts.api_version.split_once('/').unwrap_or_default();
+    let definition = json!({
+        "metadata": {"name": format!("{}.{group}", facts.plural)},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": facts.kind, "plural": facts.plural, "singular": "azureclusteridentity"},
+            "versions": [{
+                "name": version,
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    });
+    Ok(serde_json::from_value(definition)?)
+}
+
+fn join_result(
+    made: Option<Result<Result<DynamicObject, kube::Error>, tokio::task::JoinError>>,
+) -> Result<(), Failed> {
+    match made {
+        Some(made) => made?.map(drop).map_err(Failed::from),
+        None => Ok(()),
+    }
+}
+
+/// Has an operator of this process look at one cluster, at an API server of its own, and writes down
+/// what it writes.
+pub(super) async fn record_write_script(ground: &ControlPlaneInputs, quiet: Duration) -> Result<WriteScript, Failed> {
+    let plane = ControlPlane::start(ground.control_plane_options.clone()).await?;
+    let client = user_client(&plane, ControlPlane::ADMINISTRATOR).await?;
+    install_definitions(&client, &ground.definitions).await?;
+    install_definitions(&client, &[cluster_api_definition()?]).await?;
+    create_namespace(&client, NAMESPACE).await?;
+    let recorder = WriteRecorder::default();
+    let settings =
+        OperatorSettings { reporting_instance: OPERATOR_USER.to_owned(), ..OperatorSettings::default() };
+    let api = recorder.recording_api(&plane).await?;
+    let operator = Operator::new(api, settings, &Readiness::default());
+    let mut running = JoinSet::new();
+    running.spawn(operator.run(std::future::pending()));
+    let member = serde_json::from_value(HostedClusterFleet::from_template(&ground.example).hosted_cluster(0)?)?;
+    let kind = DynamicKind::hosted_cluster();
+    let clusters = Api::<DynamicObject>::namespaced_with(client, NAMESPACE, kind.api_resource());
+    clusters.create(&PostParams::default(), &member).await?;
+    let clock = SystemClock::new();
+    let deadline = clock.monotonic() + RECORD_TIMEOUT;
+    let mut length = 0;
+    loop {
+        clock.sleep(quiet).await;
+        let script = recorder.recorded_script();
+        if script.len() == length && length > 0 {
+            running.shutdown().await;
+            return Ok(script);
+        }
+        if clock.monotonic() > deadline {
+            return Err("the operator does not settle with one cluster".into());
+        }
+        length = script.len();
+    }
+}
+
+/// Who the peer is.
+const WRITE_LOOP_USER: &str = "plain-loop";
+/// How many HostedClusters are made at once.
+const PARALLEL_CREATES: usize = 16;
+const RECORD_TIMEOUT: Duration = Duration::from_mins(1);

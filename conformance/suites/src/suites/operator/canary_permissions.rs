@@ -1,0 +1,220 @@
+//! What a canary writes to its own pod, with the rights that it has and none more.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use lanyard_api::CanaryStatusReport;
+use lanyard_canary::{FactsSink, PodAnnotation, PublishFactsError};
+use lanyard_clock::SystemClock;
+use lanyard_cluster::ControlPlane;
+use lanyard_desired::workload::{CANARY_SERVICE_ACCOUNT, CANARY_CLUSTER_ROLE};
+use lanyard_kubernetes::KubernetesApi;
+use libtest_mimic::{Failed, Trial};
+use serde_json::{Value, json};
+
+use super::rendered_chart::{RenderedOperatorChart, RbacPermission, role_permissions};
+use super::trial_fixture::OperatorTrialFixture;
+use super::{OperatorSuiteFixture, trial};
+use crate::suites::expect_equal;
+
+pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+    let [first, second] = [(); 2].map(|()| canary_permissions(&stage.rendered_chart));
+    vec![
+        trial(stage, "canary::facts_are_one_key_of_its_own_pod", async move |world| {
+            facts_are_one_annotation(world, &first).await
+        }),
+        trial(stage, "canary::each_of_its_two_rights_is_needed", async move |world| {
+            each_permission_is_required(world, &second).await
+        }),
+    ]
+}
+
+/// The rights that the chart gives canaries.
+fn canary_permissions(chart: &RenderedOperatorChart) -> Vec<RbacPermission> {
+    let is_role = |object: &&Value| {
+        object["kind"] == "ClusterRole" && object["metadata"]["name"] == CANARY_CLUSTER_ROLE
+    };
+    let roles = chart.all.iter().filter(is_role);
+    roles.flat_map(role_permissions).map(|(right, _names)| right).collect()
+}
+
+const POD_NAME: &str = "canary-1";
+
+/// A canary's pod, its account with these rights, and what it writes with.
+struct CanaryPodFixture {
+    client: Client,
+    annotation: PodAnnotation,
+}
+
+impl CanaryPodFixture {
+    async fn create(world: &OperatorTrialFixture, rights: &[&RbacPermission]) -> Result<Self, Failed> {
+        let namespace = &world.namespace;
+        let named = |name: &str| json!({"name": name, "namespace": namespace});
+        create_object::<ServiceAccount>(world, json!({"metadata": named(CANARY_SERVICE_ACCOUNT)})).await?;
+        let rule = |(group, resource, verb): &&RbacPermission| json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
+        let rules: Vec<_> = rights.iter().map(rule).collect();
+        create_object::<Role>(world, json!({"metadata": named(CANARY_SERVICE_ACCOUNT), "rules": rules})).await?;
+        let role = json!({
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": CANARY_SERVICE_ACCOUNT,
+        });
+        let account = json!({
+            "kind": "ServiceAccount", "name": CANARY_SERVICE_ACCOUNT, "namespace": namespace,
+        });
+        let binding =
+            json!({"metadata": named(CANARY_SERVICE_ACCOUNT), "roleRef": role, "subjects": [account]});
+        create_object::<RoleBinding>(world, binding).await?;
+        let mut pod = json!({"metadata": named(POD_NAME)});
+        pod["metadata"]["annotations"] = json!({"somebody": "else's"});
+        pod["spec"] = json!({
+            "serviceAccountName": CANARY_SERVICE_ACCOUNT,
+            "automountServiceAccountToken": false,
+            "containers": [{"name": "canary", "image": "lanyard"}],
+        });
+        create_object::<Pod>(world, pod).await?;
+        let client = canary_account_client(world).await?;
+        let api = KubernetesApi::from_client(client.clone(), SystemClock::shared());
+        let annotation = PodAnnotation::new(api, namespace, POD_NAME);
+        let canary = Self { client, annotation };
+        canary.wait_until_bound(rights).await?;
+        Ok(canary)
+    }
+
+    /// Waits until the authorizer knows of the binding, which it hears of by a watch.
+    async fn wait_until_bound(&self, rights: &[&RbacPermission]) -> Result<(), Failed> {
+        let clock = SystemClock::shared();
+        let may_get = rights.iter().any(|(_, _, verb)| verb == "get");
+        for _ in 0..100 {
+            let known = if may_get {
+                !is_forbidden(&self.annotation.fetch_facts().await)
+            } else {
+                !is_forbidden(&self.annotation.apply_facts(&canary_facts("disk")).await)
+            };
+            if known {
+                return Ok(());
+            }
+            clock.sleep(Duration::from_millis(50)).await;
+        }
+        Err("the rights of the account did not come into force".into())
+    }
+}
+
+async fn create_object<T>(world: &OperatorTrialFixture, object: Value) -> Result<(), Failed>
+where
+    T: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + serde::Serialize
+        + serde::de::DeserializeOwned
+        + Clone
+        + std::fmt::Debug,
+{
+    let api = Api::<T>::namespaced(world.client.clone(), &world.namespace);
+    api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    Ok(())
+}
+
+/// A client that the API server takes for the account of canaries.
+async fn canary_account_client(world: &OperatorTrialFixture) -> Result<Client, Failed> {
+    let kubeconfig = Kubeconfig::read_from(world.plane.kubeconfig_path(ControlPlane::ADMINISTRATOR))?;
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    config.proxy_url = None;
+    let account = format!("system:serviceaccount:{}:{CANARY_SERVICE_ACCOUNT}", world.namespace);
+    config.auth_info.impersonate = Some(account);
+    Ok(Client::try_from(config)?)
+}
+
+fn canary_facts(component: &str) -> CanaryStatusReport {
+    CanaryStatusReport {
+        component: component.to_owned(),
+        last_good_hop: Some("granted".to_owned()),
+        ..CanaryStatusReport::default()
+    }
+}
+
+fn is_forbidden<T>(outcome: &Result<T, PublishFactsError>) -> bool {
+    outcome.as_ref().is_err_and(|error| error.message.contains("HTTP 403"))
+}
+
+async fn facts_are_one_annotation(world: OperatorTrialFixture, rights: &[RbacPermission]) -> Result<(), Failed> {
+    let canary = CanaryPodFixture::create(&world, &rights.iter().collect::<Vec<_>>()).await?;
+    expect_equal("the facts before", canary.annotation.fetch_facts().await?, None)?;
+    canary.annotation.apply_facts(&canary_facts("disk")).await?;
+    canary.annotation.apply_facts(&canary_facts("file")).await?;
+    expect_equal("the facts", canary.annotation.fetch_facts().await?, Some(canary_facts("file")))?;
+
+    let pods = Api::<Pod>::namespaced(world.client.clone(), &world.namespace);
+    let pod = pods.get(POD_NAME).await?;
+    let annotations = pod.metadata.annotations.unwrap_or_default();
+    expect_equal(
+        "what others wrote",
+        annotations.get("somebody").map(String::as_str),
+        Some("else's"),
+    )?;
+    let entries = pod.metadata.managed_fields.unwrap_or_default();
+    let ours = entries.iter().find(|entry| entry.manager.as_deref() == Some("lanyard-canary"));
+    let ours = ours.and_then(|entry| entry.fields_v1.clone()).ok_or("no fields are ours")?;
+    let key = format!("f:{}", CanaryStatusReport::REPORT_ANNOTATION);
+    let one_key = json!({"f:metadata": {"f:annotations": {key: {}}}});
+    expect_equal("the fields that are ours", ours.0, one_key)?;
+
+    // Nothing else is open to it.
+    let pods = Api::<Pod>::namespaced(canary.client.clone(), &world.namespace);
+    let secrets = Api::<Secret>::namespaced(canary.client, &world.namespace);
+    let refused = |outcome: Option<kube::Error>| match outcome {
+        Some(kube::Error::Api(status)) if status.code == 403 => Ok(()),
+        other => Err(Failed::from(format!("it was not refused: {other:?}"))),
+    };
+    refused(pods.list(&ListParams::default()).await.err())?;
+    refused(secrets.list(&ListParams::default()).await.err())?;
+    let image = json!({"spec": {"containers": [{"name": "canary", "image": "another"}]}});
+    let patch = Patch::Strategic(image);
+    refused(pods.patch(POD_NAME, &PatchParams::default(), &patch).await.err())?;
+    // What it may write is no way round to what a pod runs, whom it belongs to and when it ends.
+    pods.patch_status(POD_NAME, &PatchParams::default(), &patch).await?;
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"});
+    let owner = json!({"metadata": {"ownerReferences": [owner]}});
+    pods.patch_status(POD_NAME, &PatchParams::default(), &Patch::Merge(owner)).await?;
+    let pod = Api::<Pod>::namespaced(world.client.clone(), &world.namespace).get(POD_NAME).await?;
+    expect_equal("the owners", pod.metadata.owner_references, None)?;
+    let images = pod.spec.map(|spec| spec.containers).unwrap_or_default();
+    let images: Vec<_> = images.into_iter().filter_map(|it| it.image).collect();
+    expect_equal("the image", images, vec!["lanyard".to_owned()])
+}
+
+/// A right without which everything goes on is one too many.
+async fn each_permission_is_required(world: OperatorTrialFixture, rights: &[RbacPermission]) -> Result<(), Failed> {
+    expect_equal("how many rights there are", rights.len(), 2)?;
+    for missing in rights {
+        let held: Vec<_> = rights.iter().filter(|right| *right != missing).collect();
+        let canary = CanaryPodFixture::create(&world, &held).await?;
+        let looked = canary.annotation.fetch_facts().await;
+        let wrote = canary.annotation.apply_facts(&canary_facts("disk")).await;
+        let refused = (is_forbidden(&looked), is_forbidden(&wrote));
+        let expected = (missing.2 == "get", missing.2 == "patch");
+        expect_equal(
+            &format!("a look and a write are refused without {missing:?}"),
+            refused,
+            expected,
+        )?;
+        expect_equal("one of them is", refused.0 != refused.1, true)?;
+        for error in [looked.err(), wrote.err()].into_iter().flatten() {
+            let says = error.hint.contains("get pods and patch pods/status");
+            expect_equal("the hint names the verbs", says, true)?;
+        }
+        delete_canary_objects(&world).await?;
+    }
+    Ok(())
+}
+
+async fn delete_canary_objects(world: &OperatorTrialFixture) -> Result<(), Failed> {
+    let (client, namespace) = (world.client.clone(), &world.namespace);
+    let now = kube::api::DeleteParams::default().grace_period(0);
+    Api::<Pod>::namespaced(client.clone(), namespace).delete(POD_NAME, &now).await?;
+    Api::<RoleBinding>::namespaced(client.clone(), namespace).delete(CANARY_SERVICE_ACCOUNT, &now).await?;
+    Api::<Role>::namespaced(client.clone(), namespace).delete(CANARY_SERVICE_ACCOUNT, &now).await?;
+    Api::<ServiceAccount>::namespaced(client, namespace).delete(CANARY_SERVICE_ACCOUNT, &now).await?;
+    Ok(())
+}

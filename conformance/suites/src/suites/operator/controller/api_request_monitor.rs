@@ -1,0 +1,231 @@
+//! What an operator asks of the API server, and its way there, which can be cut.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task;
+
+use http::{Method, Request, Response, StatusCode};
+use kube::Config;
+use kube::client::{Body, ClientBuilder};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use lanyard_clock::SystemClock;
+use lanyard_kubernetes::KubernetesApi;
+use libtest_mimic::Failed;
+use parking_lot::Mutex;
+use tower::{Layer, Service};
+
+use crate::suites::operator::rendered_chart::RbacPermission;
+use crate::waiting::{POLL_INTERVAL, sleep};
+
+/// What an operator asked, and whether its way to the API server is open.
+#[derive(Clone, Default)]
+pub(super) struct ApiRequestMonitor {
+    sent_requests: Arc<Mutex<Vec<String>>>,
+    answered_requests: Arc<Mutex<Vec<String>>>,
+    used_permissions: Arc<Mutex<BTreeSet<RbacPermission>>>,
+    refused_permissions: Arc<Mutex<BTreeSet<RbacPermission>>>,
+    is_disconnected: Arc<AtomicBool>,
+    before_next_write: Arc<Mutex<Option<BeforeWriteHook>>>,
+}
+
+/// What is done just before the first write about something whose path contains this.
+type BeforeWriteHook = (String, Box<dyn FnOnce() + Send>);
+
+impl ApiRequestMonitor {
+    /// What was sent to write something whose path contains this; what is held by a cut is not.
+    pub(super) fn writes_to(&self, part: &str) -> Vec<String> {
+        let lines = self.sent_requests.lock();
+        let is_write = |line: &&String| !line.starts_with("GET ");
+        lines.iter().filter(is_write).filter(|line| line.contains(part)).cloned().collect()
+    }
+
+    /// Does this just before the next write about something whose path contains this is sent.
+    pub(super) fn set_before_next_write(&self, part: String, act: impl FnOnce() + Send + 'static) {
+        *self.before_next_write.lock() = Some((part, Box::new(act)));
+    }
+
+    /// How many of the writes about something whose path contains this have no answer.
+    pub(super) fn unanswered_writes(&self, part: &str) -> usize {
+        let answered = self.answered_requests.lock();
+        let answers = answered.iter().filter(|line| line.contains(part)).count();
+        self.writes_to(part).len().saturating_sub(answers)
+    }
+
+    /// What was read of something whose path contains this: no list or watch of a whole kind.
+    pub(super) fn reads_of(&self, part: &str) -> Vec<String> {
+        let lines = self.sent_requests.lock();
+        let is_read = |line: &&String| line.starts_with("GET ") && line.contains(part);
+        lines.iter().filter(is_read).cloned().collect()
+    }
+
+    /// Forgets what was asked until now.
+    pub(super) fn clear(&self) {
+        self.sent_requests.lock().clear();
+        self.answered_requests.lock().clear();
+    }
+
+    /// The rights without which something that was done would have been refused.
+    pub(super) fn used_permissions(&self) -> BTreeSet<RbacPermission> {
+        self.used_permissions.lock().clone()
+    }
+
+    /// The rights that were missing.
+    pub(super) fn refused_permissions(&self) -> BTreeSet<RbacPermission> {
+        self.refused_permissions.lock().clone()
+    }
+
+    /// Cuts or mends the way: what is asked in between gets no answer.
+    pub(super) fn set_disconnected(&self, cut: bool) {
+        self.is_disconnected.store(cut, Ordering::SeqCst);
+    }
+
+    /// The API as the operator reaches it.
+    pub(super) async fn connect(&self, kubeconfig: &Path) -> Result<KubernetesApi, Failed> {
+        let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+        let options = KubeConfigOptions::default();
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+        (config.proxy_url, config.default_retry) = (None, false);
+        config.read_timeout = None;
+        let client = ClientBuilder::try_from(config)?.with_layer(self).build();
+        Ok(KubernetesApi::from_client(client, SystemClock::shared()))
+    }
+}
+
+impl<S> Layer<S> for ApiRequestMonitor {
+    type Service = MonitoredService<S>;
+
+    fn layer(&self, service: S) -> MonitoredService<S> {
+        MonitoredService { service, monitor: self.clone() }
+    }
+}
+
+/// A service whose requests are written down.
+#[derive(Clone)]
+pub(super) struct MonitoredService<S> {
+    service: S,
+    monitor: ApiRequestMonitor,
+}
+
+impl<S, B> Service<Request<Body>> for MonitoredService<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut task::Context<'_>) -> task::Poll<Result<(), S::Error>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let line = format!("{} {}", request.method(), request.uri().path());
+        let needed = required_permission(request.method(), request.uri());
+        let asked = self.monitor.clone();
+        // Nothing is sent before somebody waits for the answer.
+        let answer = self.service.call(request);
+        Box::pin(async move {
+            while asked.is_disconnected.load(Ordering::SeqCst) {
+                sleep(POLL_INTERVAL).await;
+            }
+            let is_write = !line.starts_with("GET ");
+            if is_write {
+                let first = asked.before_next_write.lock().take_if(|(part, _)| line.contains(part.as_str()));
+                if let Some((_, act)) = first {
+                    act();
+                }
+            }
+            asked.sent_requests.lock().push(line.clone());
+            let answer = answer.await?;
+            if is_write {
+                asked.answered_requests.lock().push(line);
+            }
+            match needed {
+                Some(needed) if answer.status().is_success() => {
+                    asked.used_permissions.lock().extend(proven_permissions(needed, answer.status()));
+                }
+                Some(needed) if answer.status() == StatusCode::FORBIDDEN => {
+                    asked.refused_permissions.lock().insert(needed);
+                }
+                _ => {}
+            }
+            Ok(answer)
+        })
+    }
+}
+
+/// The right that a request needs; nothing where it is about no resource.
+fn required_permission(method: &Method, uri: &http::Uri) -> Option<RbacPermission> {
+    let mut parts = uri.path().trim_matches('/').split('/');
+    let group = match parts.next()? {
+        "api" => "",
+        "apis" => parts.next()?,
+        _ => return None,
+    };
+    let _version = parts.next()?;
+    let mut rest: Vec<&str> = parts.collect();
+    if rest.first() == Some(&"namespaces") && rest.len() > 2 {
+        rest.drain(..2);
+    }
+    let resource = match rest.get(2) {
+        Some(part) => format!("{}/{part}", rest.first()?),
+        None => (*rest.first()?).to_owned(),
+    };
+    let is_watch = uri.query().is_some_and(|query| query.contains("watch=true"));
+    let verb = match (method.as_str(), rest.len() > 1) {
+        ("GET", true) => "get",
+        ("GET", false) if is_watch => "watch",
+        ("GET", false) => "list",
+        ("POST", _) => "create",
+        ("PATCH", _) => "patch",
+        ("DELETE", true) => "delete",
+        _ => return None,
+    };
+    Some((group.to_owned(), resource, verb.to_owned()))
+}
+
+/// The rights that an answer proves: what was not there is created by an apply, and a binding binds.
+fn proven_permissions((group, resource, verb): RbacPermission, status: StatusCode) -> Vec<RbacPermission> {
+    let mut granted = Vec::new();
+    let is_new = status == StatusCode::CREATED;
+    if is_new && verb == "patch" {
+        granted.push((group.clone(), resource.clone(), "create".to_owned()));
+    }
+    if is_new && resource == "rolebindings" {
+        granted.push((group.clone(), "clusterroles".to_owned(), "bind".to_owned()));
+    }
+    granted.push((group, resource, verb));
+    granted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn required_permission_matches_the_api_server_rule() {
+        let cases = [
+            ("GET", "/api/v1/namespaces/a", "/namespaces/get"),
+            ("GET", "/api/v1/namespaces?watch=true&x=1", "/namespaces/watch"),
+            ("GET", "/api/v1/namespaces/a/secrets", "/secrets/list"),
+            ("PATCH", "/api/v1/namespaces/a/secrets/b", "/secrets/patch"),
+            ("DELETE", "/apis/apps/v1/namespaces/a/deployments/b", "apps/deployments/delete"),
+            ("POST", "/api/v1/namespaces/a/events", "/events/create"),
+            (
+                "PATCH",
+                "/apis/lanyard.dev/v1alpha1/namespaces/a/hostedclusteridentities/b/status",
+                "lanyard.dev/hostedclusteridentities/status/patch",
+            ),
+        ];
+        for (method, uri, expected) in cases {
+            let (group, resource, verb) =
+                required_permission(&method.parse().unwrap(), &uri.parse().unwrap()).unwrap();
+            assert_eq!(format!("{group}/{resource}/{verb}"), expected, "{uri}");
+        }
+        assert_eq!(required_permission(&Method::GET, &"/version".parse().unwrap()), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! The way to a private vault: a Service that another operator makes.
+
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, DeleteParams, PostParams};
+use lanyard_desired::workload::PRIVATE_ROUTER_SERVICE;
+use libtest_mimic::{Failed, Trial};
+use serde_json::json;
+
+use super::running_operator::{RunningOperator, deployment_kind, wait_until_quiet};
+use crate::suites::expect_equal;
+use crate::suites::operator::trial_fixture::OperatorTrialFixture;
+use crate::suites::operator::{OperatorSuiteFixture, trial};
+use crate::waiting::eventually;
+
+pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+    vec![trial(stage, "operator::a_private_vault_is_tried_once_there_is_a_way_to_it", private_router_service)]
+}
+
+async fn private_router_service(world: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&world, |_| ()).await?;
+    world
+        .create_cluster(|cluster| {
+            cluster["spec"]["secretEncryption"]["kms"]["azure"]["keyVaultAccess"] =
+                json!("Private");
+        })
+        .await?;
+    world.wait_until_reconciled().await?;
+    wait_until_quiet(&running, &world.namespace).await?;
+    expect_equal("the way to the vault", read_vault_route(&world).await?, (None, false))?;
+
+    let services = Api::<Service>::namespaced(world.client.clone(), &world.control_plane_namespace());
+    let service = |name: &str| {
+        json!({
+            "metadata": {"name": name},
+            "spec": {"ports": [{"port": 443}], "selector": {"app": name}},
+        })
+    };
+    // Only the one of this name leads there.
+    let other = serde_json::from_value(service("another-router"))?;
+    services.create(&PostParams::default(), &other).await?;
+    let router = serde_json::from_value(service(PRIVATE_ROUTER_SERVICE))?;
+    let made = services.create(&PostParams::default(), &router).await?;
+    let address = made.spec.and_then(|spec| spec.cluster_ip).ok_or("it has no address")?;
+    eventually("the API server's pod knows the way and its canary takes it", async || {
+        Ok(read_vault_route(&world).await? == (Some(address.clone()), true))
+    })
+    .await?;
+    services.delete(PRIVATE_ROUTER_SERVICE, &DeleteParams::default()).await?;
+    eventually("what leads nowhere is not taken", async || Ok(read_vault_route(&world).await? == (None, false)))
+        .await?;
+    running.stop().await?;
+    world.delete_cluster().await
+}
+
+/// Where the vault is for the API server's pod, and whether its canary asks there.
+async fn read_vault_route(world: &OperatorTrialFixture) -> Result<(Option<String>, bool), Failed> {
+    let deployment = world.control_plane_api(&deployment_kind()).get("kube-apiserver").await?;
+    let pod = &serde_json::to_value(deployment)?["spec"]["template"]["spec"];
+    let alias = &pod["hostAliases"][0];
+    let hosts = &alias["hostnames"];
+    if !alias.is_null() {
+        expect_equal("the hosts", hosts, &json!(["harbour-keys.vault.azure.net"]))?;
+    }
+    let containers = pod["containers"].as_array().into_iter().flatten();
+    let mut arguments =
+        containers.flat_map(|it| it["args"].as_array().cloned().unwrap_or_default());
+    let asks = arguments.any(|it| it.as_str().is_some_and(|it| it.starts_with("--call=")));
+    Ok((alias["ip"].as_str().map(str::to_owned), asks))
+}

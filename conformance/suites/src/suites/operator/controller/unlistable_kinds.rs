@@ -1,0 +1,136 @@
+//! Kinds of other operators whose objects cannot be listed: nobody converts them, or they are refused.
+
+use std::time::Duration;
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use libtest_mimic::{Failed, Trial};
+use serde_json::json;
+
+use super::reconciliation::wait_for_deletion;
+use super::running_operator::{RunningOperator, class_kind};
+use crate::api_server::{DynamicKind, install_definitions};
+use crate::suites::expect_equal;
+use crate::suites::operator::OPERATOR_USER;
+use crate::suites::operator::trial_fixture::OperatorTrialFixture;
+use crate::suites::operator::{OperatorSuiteFixture, trial};
+use crate::waiting::{eventually, sleep};
+
+pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+    vec![
+        trial(stage, "operator::a_kind_that_nobody_can_list_keeps_nothing_else_back", unlistable_kind),
+        trial(stage, "operator::an_end_that_may_not_look_says_so_and_can_be_forced", deletion_without_list_permission),
+    ]
+}
+
+async fn unlistable_kind(world: OperatorTrialFixture) -> Result<(), Failed> {
+    let definition = definition_with_broken_conversion()?;
+    install_definitions(&world.client, std::slice::from_ref(&definition)).await?;
+    let stored = json!({
+        "apiVersion": format!("{GROUP}/{STORED_VERSION}"),
+        "kind": "AzureClusterIdentity",
+        "metadata": {
+            "name": "somebody-elses",
+            "namespace": world.namespace,
+            "labels": {"app.kubernetes.io/managed-by": "lanyard"},
+        },
+    });
+    let objects = world.dynamic_api(&azure_cluster_identity_kind(STORED_VERSION));
+    objects.create(&PostParams::default(), &serde_json::from_value(stored)?).await?;
+    let running = RunningOperator::start(&world, |_| ()).await?;
+    world.create_cluster(|_| ()).await?;
+    // Until then it may pass by itself.
+    sleep(UNLISTABLE_TIME).await;
+    world.wait_until_reconciled().await?;
+    let definitions = Api::<CustomResourceDefinition>::all(world.client.clone());
+    let mended =
+        Patch::Merge(json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}));
+    definitions.patch(DEFINITION_NAME, &PatchParams::default(), &mended).await?;
+    eventually("once the kind can be listed its object follows", async || {
+        Ok(world.control_plane_api(&azure_cluster_identity_kind(OPERATOR_VERSION)).get_opt("harbour").await?.is_some())
+    })
+    .await?;
+    running.stop().await?;
+    world.delete_cluster().await?;
+    definitions.delete(DEFINITION_NAME, &DeleteParams::default()).await?;
+    // Trials that follow must not meet half of it.
+    eventually("the definition is gone", async || Ok(definitions.get_opt(DEFINITION_NAME).await?.is_none()))
+        .await
+}
+
+async fn deletion_without_list_permission(world: OperatorTrialFixture) -> Result<(), Failed> {
+    let without_pools = async || {
+        let roles = Api::<ClusterRole>::all(world.client.clone());
+        let mut role = roles.get(OPERATOR_USER).await?;
+        let is_pool =
+            |rule: &PolicyRule| rule.resources.iter().flatten().any(|it| it == "nodepools");
+        role.rules.iter_mut().for_each(|rules| rules.retain(|rule| !is_pool(rule)));
+        let rules = Patch::Merge(json!({"rules": role.rules}));
+        roles.patch(OPERATOR_USER, &PatchParams::default(), &rules).await?;
+        Ok(())
+    };
+    let running = RunningOperator::start_after(&world, |_| (), without_pools).await?;
+    world.create_cluster(|_| ()).await?;
+    world.wait_until_reconciled().await?;
+    let clusters = world.dynamic_api(&DynamicKind::hosted_cluster());
+    clusters.delete("harbour", &DeleteParams::default()).await?;
+    eventually("the condition says what it waits for, and why", async || {
+        let conditions = world.read_cluster().await?["status"]["conditions"].as_array().cloned();
+        Ok(conditions.unwrap_or_default().iter().any(|it| {
+            let message = it["message"].as_str().unwrap_or_default();
+            it["type"] == "AzureResourcesCleanedUp"
+                && it["reason"] == "WaitingForOthers"
+                && message.contains("until every NodePool can be listed")
+                && message.contains("403")
+        }))
+    })
+    .await?;
+    expect_equal("classes", world.count_objects(&class_kind()).await?, 9)?;
+    let force = json!({"lanyard.dev/force-deletion": "true"});
+    world.patch_cluster(json!({"metadata": {"annotations": force}})).await?;
+    wait_for_deletion(&world).await?;
+    running.stop().await
+}
+
+fn azure_cluster_identity_kind(version: &str) -> DynamicKind {
+    DynamicKind::from_names(GROUP, version, "AzureClusterIdentity", "azureclusteridentities")
+}
+
+/// The kind of Cluster API in two versions, whose webhook does not answer.
+fn definition_with_broken_conversion() -> Result<CustomResourceDefinition, Failed> {
+    let version = |name: &str, storage: bool| {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        json!({
+            "name": name, "served": true, "storage": storage,
+            "schema": {"openAPIV3Schema": schema},
+        })
+    };
+    let definition = json!({
+        "metadata": {"name": DEFINITION_NAME},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"kind": "AzureClusterIdentity", "plural": "azureclusteridentities"},
+            "versions": [version(STORED_VERSION, true), version(OPERATOR_VERSION, false)],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {
+                    // Nobody listens at that port.
+                    "clientConfig": {"url": "https://127.0.0.1:9/convert"},
+                    "conversionReviewVersions": ["v1"],
+                },
+            },
+        },
+    });
+    Ok(serde_json::from_value(definition)?)
+}
+
+const GROUP: &str = "infrastructure.cluster.x-k8s.io";
+const DEFINITION_NAME: &str = "azureclusteridentities.infrastructure.cluster.x-k8s.io";
+/// The version in the store.
+const STORED_VERSION: &str = "v1alpha4";
+/// The version that the operator uses.
+const OPERATOR_VERSION: &str = "v1beta1";
+const UNLISTABLE_TIME: Duration = Duration::from_secs(25);

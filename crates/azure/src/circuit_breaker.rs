@@ -1,0 +1,206 @@
+//! When a host that fails again and again is left alone: a pure decision.
+
+use std::time::Duration;
+
+/// When a host is left alone because it fails, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CircuitBreakerPolicy {
+    /// After how many failures in a row; at least 1. A reply that refuses is no failure.
+    pub failure_threshold: u32,
+    /// The first pause; it doubles with each probe that fails.
+    pub initial_pause: Duration,
+    /// No pause is longer.
+    pub max_pause: Duration,
+}
+
+impl Default for CircuitBreakerPolicy {
+    /// Eight failures are two requests with all of their repetitions.
+    fn default() -> Self {
+        Self {
+            failure_threshold: 8,
+            initial_pause: Duration::from_secs(5),
+            max_pause: Duration::from_mins(1),
+        }
+    }
+}
+
+/// What is known about the failures of one host. Times are monotonic.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CircuitBreaker {
+    consecutive_failures: u32,
+    pauses: u32,
+    probes: u32,
+    state: BreakerState,
+}
+
+/// Tells a probe from other requests, and from other probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BreakerProbe(u32);
+
+#[derive(Debug, Clone, Copy, Default)]
+enum BreakerState {
+    /// Requests are sent.
+    #[default]
+    Closed,
+    /// None is sent before that time.
+    Open { until: Duration },
+    /// One is under way to see whether the host is back. It is given up at that time, should it
+    /// not come back.
+    Probing { probe: BreakerProbe, until: Duration },
+}
+
+impl CircuitBreaker {
+    /// How long no request may be sent; zero when one may.
+    pub(crate) fn remaining_pause(&self, now: Duration) -> Duration {
+        match self.state {
+            BreakerState::Closed => Duration::ZERO,
+            BreakerState::Open { until } => until.saturating_sub(now),
+            // It will be known soon.
+            BreakerState::Probing { until, .. } => until.saturating_sub(now).min(PROBE_POLL_INTERVAL),
+        }
+    }
+
+    /// A request is sent. After a pause it is the probe, and no other goes with it.
+    pub(crate) fn begin_request(&mut self, now: Duration) -> Option<BreakerProbe> {
+        if matches!(self.state, BreakerState::Closed) {
+            return None;
+        }
+        self.probes = self.probes.wrapping_add(1);
+        let probe = BreakerProbe(self.probes);
+        self.state = BreakerState::Probing { probe, until: now.saturating_add(PROBE_TIMEOUT) };
+        Some(probe)
+    }
+
+    /// Whoever sent the probe does not wait for it any more: the next request is one.
+    pub(crate) fn abandon_probe(&mut self, gone: BreakerProbe, now: Duration) {
+        if matches!(self.state, BreakerState::Probing { probe, .. } if probe == gone) {
+            self.state = BreakerState::Open { until: now };
+        }
+    }
+
+    /// The host answered.
+    pub(crate) fn record_success(&mut self) {
+        // A probe that is still under way must not be taken for a later one.
+        *self = Self { probes: self.probes, ..Self::default() };
+    }
+
+    /// The host failed a request, which may have been the probe; true if it is left alone from now
+    /// on. `jitter` lies in 0..=1 and stretches the pause to 80..=120 %, so that the nodes of a
+    /// fleet do not probe together.
+    pub(crate) fn record_failure(
+        &mut self,
+        now: Duration,
+        policy: CircuitBreakerPolicy,
+        jitter: f64,
+        sent: Option<BreakerProbe>,
+    ) -> bool {
+        self.consecutive_failures = self.consecutive_failures.saturating_add(1);
+        let opens = match self.state {
+            BreakerState::Closed => self.consecutive_failures >= policy.failure_threshold.max(1),
+            // One that was sent before it opened says nothing about the host now.
+            BreakerState::Probing { probe, .. } => sent == Some(probe),
+            BreakerState::Open { .. } => false,
+        };
+        if opens {
+            let doubled = policy.initial_pause.saturating_mul(2_u32.saturating_pow(self.pauses));
+            let pause =
+                doubled.min(policy.max_pause).mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
+            self.pauses = self.pauses.saturating_add(1);
+            self.state = BreakerState::Open { until: now.saturating_add(pause) };
+        }
+        opens
+    }
+}
+
+/// After which time others look again whether a probe came back.
+const PROBE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Longer than any request takes.
+const PROBE_TIMEOUT: Duration = Duration::from_mins(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: CircuitBreakerPolicy = CircuitBreakerPolicy {
+        failure_threshold: 3,
+        initial_pause: Duration::from_secs(10),
+        max_pause: Duration::from_mins(1),
+    };
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn breaker_after_failures(times: u32, now: Duration) -> CircuitBreaker {
+        let mut breaker = CircuitBreaker::default();
+        for _ in 0..times {
+            breaker.record_failure(now, POLICY, 0.5, None);
+        }
+        breaker
+    }
+
+    #[test]
+    fn consecutive_failures_open_the_breaker_and_a_success_resets_the_count() {
+        assert_eq!(breaker_after_failures(2, seconds(0)).remaining_pause(seconds(0)), Duration::ZERO);
+        assert_eq!(breaker_after_failures(3, seconds(0)).remaining_pause(seconds(0)), seconds(10));
+        let mut breaker = breaker_after_failures(2, seconds(0));
+        breaker.record_success();
+        assert!(!breaker.record_failure(seconds(0), POLICY, 0.5, None));
+    }
+
+    #[test]
+    fn after_the_pause_one_probe_decides_the_state() {
+        let mut breaker = breaker_after_failures(3, seconds(0));
+        assert_eq!(breaker.remaining_pause(seconds(10)), Duration::ZERO);
+        let probe = breaker.begin_request(seconds(10));
+        assert_eq!(breaker.remaining_pause(seconds(10)), PROBE_POLL_INTERVAL);
+        // Under way since before it opened.
+        assert!(!breaker.record_failure(seconds(10), POLICY, 0.5, None));
+        assert!(breaker.record_failure(seconds(11), POLICY, 0.5, probe));
+        assert_eq!(breaker.remaining_pause(seconds(11)), seconds(20));
+        breaker.begin_request(seconds(31));
+        breaker.record_success();
+        assert_eq!(breaker.remaining_pause(seconds(31)), Duration::ZERO);
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let (mut breaker, mut now, mut pauses) = (breaker_after_failures(3, seconds(0)), seconds(0), Vec::new());
+        for _ in 0..5 {
+            let pause = breaker.remaining_pause(now);
+            pauses.push(pause.as_secs());
+            now += pause;
+            let probe = breaker.begin_request(now);
+            breaker.record_failure(now, POLICY, 0.5, probe);
+        }
+        assert_eq!(pauses, [10, 20, 40, 60, 60]);
+    }
+
+    #[test]
+    fn abandoned_probe_lets_the_next_one_start_immediately() {
+        let mut breaker = breaker_after_failures(3, seconds(0));
+        let given_up = breaker.begin_request(seconds(10)).unwrap();
+        breaker.abandon_probe(given_up, seconds(12));
+        assert_eq!(breaker.remaining_pause(seconds(12)), Duration::ZERO);
+        let next = breaker.begin_request(seconds(12));
+        // It is gone already.
+        breaker.abandon_probe(given_up, seconds(13));
+        assert_eq!(breaker.remaining_pause(seconds(13)), PROBE_POLL_INTERVAL);
+        assert!(breaker.record_failure(seconds(13), POLICY, 0.5, next));
+        assert_eq!(breaker.remaining_pause(seconds(13)), seconds(20));
+    }
+
+    #[test]
+    fn probe_without_a_result_expires_after_the_timeout() {
+        let mut breaker = breaker_after_failures(3, seconds(0));
+        breaker.begin_request(seconds(10));
+        assert_eq!(breaker.remaining_pause(seconds(10) + PROBE_TIMEOUT), Duration::ZERO);
+    }
+
+    #[test]
+    fn failures_of_requests_sent_before_opening_do_not_extend_the_pause() {
+        let mut breaker = breaker_after_failures(3, seconds(0));
+        assert!(!breaker.record_failure(seconds(4), POLICY, 0.5, None));
+        assert_eq!(breaker.remaining_pause(seconds(4)), seconds(6));
+    }
+}

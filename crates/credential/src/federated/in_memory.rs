@@ -1,0 +1,261 @@
+//! The credential of a token that the program holds on somebody's behalf.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
+use lanyard_clock::SharedClock;
+use parking_lot::Mutex;
+
+use super::token_file::FederatedToken;
+use super::{FederatedTokenSource, FederatedTokenProvider};
+use crate::health::TokenHealth;
+use crate::identity::{Authority, ClientId, TenantId};
+use crate::token::engine::TokenEngine;
+use crate::token::error::TokenError;
+use crate::transport::sender::TokenTransport;
+
+/// A credential that exchanges a federated token which is handed over in memory: a node agent
+/// holds the tokens of the pods that it works for.
+///
+/// A newer token takes the place of the older one by [`Self::replace_token`] and costs no exchange:
+/// the access tokens that are cached stay, because they are the same identity's.
+#[derive(Debug)]
+pub struct InMemoryTokenCredential {
+    engine: TokenEngine<FederatedTokenSource<InMemoryFederatedToken>>,
+}
+
+impl InMemoryTokenCredential {
+    /// A credential of `client` in `tenant` with the compact JWT `token`.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError::HeldToken`] if the bytes are no JWT.
+    pub fn new(
+        tenant: TenantId,
+        client: ClientId,
+        authority: &Authority,
+        token: &[u8],
+        transport: &TokenTransport,
+    ) -> Result<Arc<Self>, TokenError> {
+        let held = InMemoryFederatedToken {
+            token: ArcSwap::from(parse(token)?),
+            clock: Arc::clone(transport.clock()),
+            rejected: Mutex::default(),
+        };
+        let source = FederatedTokenSource::new(held, tenant, client, authority, transport);
+        Ok(Arc::new(Self { engine: TokenEngine::new(source, transport) }))
+    }
+
+    /// Takes `token` in the place of the one that is held, unless that one lives longer. One that
+    /// has expired gives way to any that has not. One that Entra has refused gives way to any other,
+    /// however long it lives, and does not come back as long as there is another that lives: the
+    /// issuer's keys may have changed, or somebody may have brought what is no token of his. Failures that are remembered are forgotten then: the older token may
+    /// have caused them.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError::HeldToken`] if the bytes are no JWT; the older token stays.
+    pub fn replace_token(&self, token: &[u8]) -> Result<(), TokenError> {
+        let token = parse(token)?;
+        let origin = &self.engine.source().provider;
+        let held = origin.token.load_full();
+        let is_refused = origin.is_rejected(&token);
+        let now = origin.clock.now();
+        let is_only_living = held.has_expired(now) && !token.has_expired(now);
+        let is_better = if origin.is_rejected(&held) || is_only_living {
+            !token.is_same(&held)
+        } else {
+            !is_refused && token.expires() > held.expires()
+        };
+        if is_better {
+            origin.token.store(token);
+            // One that has failed before says nothing new.
+            if !is_refused {
+                self.engine.forget_failures();
+            }
+        }
+        Ok(())
+    }
+
+    /// What is held and what happened.
+    pub fn health(&self) -> TokenHealth {
+        self.engine.health()
+    }
+}
+
+#[async_trait]
+impl TokenCredential for InMemoryTokenCredential {
+    async fn get_token(
+        &self,
+        scopes: &[&str],
+        options: Option<TokenRequestOptions<'_>>,
+    ) -> azure_core::Result<AccessToken> {
+        self.engine.access_token(scopes, options).await
+    }
+}
+
+#[derive(Debug)]
+struct InMemoryFederatedToken {
+    token: ArcSwap<FederatedToken>,
+    clock: SharedClock,
+    /// What Entra has refused lately, the latest last.
+    rejected: Mutex<VecDeque<Arc<FederatedToken>>>,
+}
+
+impl InMemoryFederatedToken {
+    fn is_rejected(&self, token: &FederatedToken) -> bool {
+        self.rejected.lock().iter().any(|refused| refused.is_same(token))
+    }
+}
+
+#[async_trait]
+impl FederatedTokenProvider for InMemoryFederatedToken {
+    async fn load(&self, _transport: &TokenTransport) -> Result<Arc<FederatedToken>, TokenError> {
+        let token = self.token.load_full();
+        match token.expires() {
+            Some(expired) if expired <= self.clock.now() => {
+                Err(TokenError::InMemoryTokenExpired { expired })
+            }
+            _ => Ok(token),
+        }
+    }
+
+    fn record_rejection(&self, token: &Arc<FederatedToken>) {
+        if self.is_rejected(token) {
+            return;
+        }
+        let mut refused = self.rejected.lock();
+        if refused.len() >= MAX_REJECTED_TOKENS {
+            refused.pop_front();
+        }
+        refused.push_back(Arc::clone(token));
+    }
+}
+
+/// How many refused tokens are remembered: those of some pods that bring old ones.
+const MAX_REJECTED_TOKENS: usize = 8;
+
+fn parse(token: &[u8]) -> Result<Arc<FederatedToken>, TokenError> {
+    FederatedToken::parse(token).map(Arc::new).map_err(|problem| TokenError::InMemoryToken { problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    use super::*;
+    use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
+    use crate::token::error::RetryClass;
+
+    const VAULT: &str = "https://vault.azure.net/.default";
+    /// The bench begins at this second.
+    const NOW: i64 = 1_795_262_400;
+
+    fn jwt(expires: i64) -> String {
+        let payload = format!(r#"{{"sub":"system:serviceaccount:ns:sa","exp":{expires}}}"#);
+        format!("e30.{}.cGxhbnRlZC1tYXJrZXI", URL_SAFE_NO_PAD.encode(payload))
+    }
+
+    fn credential(bench: &TokenServiceFixture, token: &str) -> Arc<InMemoryTokenCredential> {
+        let authority = "https://login.example".parse().unwrap();
+        let (tenant, client) = ("tenant".parse().unwrap(), "client".parse().unwrap());
+        let transport = bench.transport();
+        InMemoryTokenCredential::new(tenant, client, &authority, token.as_bytes(), &transport).unwrap()
+    }
+
+    async fn get(bench: &TokenServiceFixture, credential: &InMemoryTokenCredential) -> Result<String, TokenError> {
+        match bench.run_to_completion(credential.get_token(&[VAULT], None)).await {
+            Ok(token) => Ok(token.token.secret().to_owned()),
+            Err(error) => Err(TokenError::of(&error).unwrap().clone()),
+        }
+    }
+
+    #[tokio::test]
+    async fn newer_token_is_exchanged_only_after_the_access_token_expires() {
+        let bench = TokenServiceFixture::new(|_, number| ScriptedReply::token(&format!("t{number}"), 3_600));
+        let credential = credential(&bench, &jwt(NOW + 3_600));
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t0");
+        credential.replace_token(jwt(NOW + 7_200).as_bytes()).unwrap();
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t0");
+        assert_eq!(bench.script.request_count(), 1);
+        bench.clock.advance(Duration::from_mins(65));
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t1");
+        assert_eq!(bench.script.request(1).form_field("client_assertion").unwrap(), jwt(NOW + 7_200));
+    }
+
+    #[tokio::test]
+    async fn token_with_earlier_expiry_does_not_replace_a_later_one() {
+        let bench = TokenServiceFixture::new(|_, _| ScriptedReply::token("t", 3_600));
+        let credential = credential(&bench, &jwt(NOW + 3_600));
+        credential.replace_token(jwt(NOW + 60).as_bytes()).unwrap();
+        get(&bench, &credential).await.unwrap();
+        assert_eq!(bench.script.request(0).form_field("client_assertion").unwrap(), jwt(NOW + 3_600));
+    }
+
+    #[tokio::test]
+    async fn rejected_token_is_replaced_by_any_other_and_not_reused() {
+        let old = jwt(NOW + 86_400);
+        let bench = {
+            let old = old.clone();
+            TokenServiceFixture::new(move |seen, _| match seen.form_field("client_assertion") {
+                Some(token) if token == old => ScriptedReply::error("invalid_client", 700_024),
+                _ => ScriptedReply::token("t", 60),
+            })
+        };
+        let credential = credential(&bench, &old);
+        get(&bench, &credential).await.unwrap_err();
+        credential.replace_token(jwt(NOW + 3_600).as_bytes()).unwrap();
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t");
+        // A pod that still has it.
+        credential.replace_token(old.as_bytes()).unwrap();
+        bench.clock.advance(Duration::from_mins(5));
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t");
+        let asked = bench.script.request_count();
+        assert_eq!(
+            bench.script.request(asked - 1).form_field("client_assertion").unwrap(),
+            jwt(NOW + 3_600)
+        );
+    }
+
+    #[tokio::test]
+    async fn expired_token_is_not_sent_and_its_replacement_is_used_immediately() {
+        let bench = TokenServiceFixture::new(|_, _| ScriptedReply::token("t", 3_600));
+        let credential = credential(&bench, &jwt(NOW - 1));
+        let error = get(&bench, &credential).await.unwrap_err();
+        assert!(matches!(error, TokenError::InMemoryTokenExpired { .. }), "{error}");
+        assert_eq!(error.retry_class(), RetryClass::Transient);
+        assert_eq!(bench.script.request_count(), 0);
+        credential.replace_token(jwt(NOW + 60).as_bytes()).unwrap();
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t");
+    }
+
+    #[tokio::test]
+    async fn token_without_expiry_replaces_an_expired_one() {
+        let bench = TokenServiceFixture::new(|_, _| ScriptedReply::token("t", 3_600));
+        let endless = "e30.e30.e30";
+        let credential = credential(&bench, &jwt(NOW + 60));
+        credential.replace_token(endless.as_bytes()).unwrap();
+        bench.clock.advance(Duration::from_mins(1));
+        assert!(get(&bench, &credential).await.is_err(), "one that lives keeps its place");
+        credential.replace_token(endless.as_bytes()).unwrap();
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t");
+        assert_eq!(bench.script.request(0).form_field("client_assertion").unwrap(), endless);
+    }
+
+    #[tokio::test]
+    async fn invalid_tokens_are_rejected_and_tokens_are_never_printed() {
+        let bench = TokenServiceFixture::new(|seen, _| ScriptedReply::status(401, &seen.body));
+        let credential = credential(&bench, &jwt(NOW + 60));
+        let refused = credential.replace_token(b"{\"token\":\"planted\"}").unwrap_err();
+        assert_eq!(refused.to_string(), "the federated token does not hold a JWT");
+        let error = get(&bench, &credential).await.unwrap_err();
+        let told = format!("{error} {error:?} {credential:?} {:?}", error.hint());
+        assert!(!told.contains("cGxhbnRlZC1tYXJrZXI") && !told.contains("planted"), "{told}");
+    }
+}

@@ -1,0 +1,83 @@
+//! What can be seen of a file without reading it.
+
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::folder_watch::folder_of;
+
+/// A glance at a file and its folder; two that differ mean that the file should be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileSnapshot {
+    file: Option<FileVersionId>,
+    pub(crate) folder: Option<FolderIdentity>,
+}
+
+/// Which file it is, through all links, and which version of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileVersionId {
+    target: PathBuf,
+    inode: Inode,
+    length: u64,
+    modified: Option<SystemTime>,
+    change_time: ChangeTime,
+}
+
+/// Which folder it is. The time of birth is there because file systems use inode numbers again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FolderIdentity {
+    inode: Inode,
+    created: Option<SystemTime>,
+}
+
+#[cfg(unix)]
+type Inode = (u64, u64);
+#[cfg(not(unix))]
+type Inode = ();
+#[cfg(unix)]
+type ChangeTime = (i64, i64);
+#[cfg(not(unix))]
+type ChangeTime = ();
+
+impl FileSnapshot {
+    /// Looks at `path`; what is not there, or not to be seen, is `None`.
+    pub(crate) fn of(path: &Path) -> Self {
+        Self { file: file_id(path), folder: folder_id(&folder_of(path)) }
+    }
+}
+
+fn file_id(path: &Path) -> Option<FileVersionId> {
+    let target = fs::canonicalize(path).ok()?;
+    let metadata = fs::metadata(&target).ok()?;
+    Some(FileVersionId {
+        target,
+        inode: inode(&metadata),
+        length: metadata.len(),
+        modified: metadata.modified().ok(),
+        change_time: changed(&metadata),
+    })
+}
+
+fn folder_id(folder: &Path) -> Option<FolderIdentity> {
+    let metadata = fs::metadata(folder).ok()?;
+    Some(FolderIdentity { inode: inode(&metadata), created: metadata.created().ok() })
+}
+
+#[cfg(unix)]
+fn inode(metadata: &Metadata) -> Inode {
+    use std::os::unix::fs::MetadataExt as _;
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn inode(_metadata: &Metadata) -> Inode {}
+
+/// The time of the last change of content or mode, which nobody can set back.
+#[cfg(unix)]
+fn changed(metadata: &Metadata) -> ChangeTime {
+    use std::os::unix::fs::MetadataExt as _;
+    (metadata.ctime(), metadata.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+fn changed(_metadata: &Metadata) -> ChangeTime {}

@@ -1,0 +1,98 @@
+//! Paths of fields.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+/// The path of a field in an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FieldPath(Vec<FieldPathSegment>);
+
+/// One step of a [`FieldPath`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FieldPathSegment {
+    /// A field of an object.
+    Field(String),
+    /// The item of a list whose items are told apart by a field.
+    Item {
+        /// The field.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The item of a list at this place, from 0.
+    Index(usize),
+}
+
+impl FieldPath {
+    /// The steps, from the root.
+    pub fn segments(&self) -> &[FieldPathSegment] {
+        &self.0
+    }
+
+    pub(super) fn child(&self, segment: FieldPathSegment) -> Self {
+        let mut segments = self.0.clone();
+        segments.push(segment);
+        Self(segments)
+    }
+
+    pub(super) fn child_field(&self, name: &str) -> Self {
+        self.child(FieldPathSegment::Field(name.to_owned()))
+    }
+
+    /// The field that the path ends in, or that holds the list that it ends in.
+    pub(super) fn last_field(&self) -> &str {
+        let fields = self.0.iter().rev().find_map(|segment| match segment {
+            FieldPathSegment::Field(name) => Some(name.as_str()),
+            _ => None,
+        });
+        fields.unwrap_or_default()
+    }
+}
+
+/// As people write it: `spec.template.spec.containers[name=manager].env[name=A].value`. A name that
+/// holds a dot stands in brackets.
+impl fmt::Display for FieldPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, segment) in self.0.iter().enumerate() {
+            match segment {
+                FieldPathSegment::Field(name) if name.contains('.') => write!(formatter, "[{name}]")?,
+                FieldPathSegment::Field(name) if index == 0 => formatter.write_str(name)?,
+                FieldPathSegment::Field(name) => write!(formatter, ".{name}")?,
+                FieldPathSegment::Item { key, value } => write!(formatter, "[{key}={value}]")?,
+                FieldPathSegment::Index(index) => write!(formatter, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The merge patch that takes fields away from the object of this version. Only paths of fields
+/// can be taken away so; those of list items are left out.
+pub fn removal_patch(paths: &[FieldPath], resource_version: &str) -> Value {
+    let mut patch = json!({"metadata": {"resourceVersion": resource_version}});
+    for path in paths {
+        let fields: Option<Vec<_>> = path
+            .segments()
+            .iter()
+            .map(|segment| match segment {
+                FieldPathSegment::Field(name) => Some(name.as_str()),
+                FieldPathSegment::Item { .. } | FieldPathSegment::Index(_) => None,
+            })
+            .collect();
+        if let Some(fields) = fields {
+            set_null(&mut patch, &fields);
+        }
+    }
+    patch
+}
+
+fn set_null(patch: &mut Value, fields: &[&str]) {
+    let Some((first, rest)) = fields.split_first() else {
+        *patch = Value::Null;
+        return;
+    };
+    if let Some(map) = patch.as_object_mut() {
+        set_null(map.entry(*first).or_insert_with(|| Value::Object(Map::new())), rest);
+    }
+}

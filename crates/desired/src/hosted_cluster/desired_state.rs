@@ -1,0 +1,129 @@
+//! Everything that a hosted cluster should have in the namespace of its control plane.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use lanyard_api::parameters::{IdentityMode, ProviderParameters};
+use lanyard_api::{VaultObjectEntry, SecretProviderClass};
+use lanyard_vocabulary::Component;
+use lanyard_vocabulary::component::{Consumer, CredentialPathSource};
+
+use super::cloud_config::{CLOUD_CONFIG_KEY, CREDENTIAL_PATH_KEY, desired_cloud_config_secrets, desired_worker_cloud_config};
+use super::cluster_identity::{AzureClusterIdentity, desired_cluster_identity};
+use super::render_context::{RenderContext, object_metadata};
+use super::network_secret::desired_network_secret;
+use super::credential_injection::{CredentialInjection, desired_injection};
+use super::{ControlPlaneIdentity, ValidatedHostedCluster};
+
+#[cfg(test)]
+mod tests;
+
+/// The objects of a hosted cluster, all in the namespace of its control plane.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DesiredState {
+    /// The namespace of the control plane.
+    pub namespace: String,
+    /// One class for every component that runs, in the order of the API.
+    pub secret_provider_classes: Vec<SecretProviderClass>,
+    /// The cloud configuration of the nodes.
+    pub config_maps: Vec<ConfigMap>,
+    /// The cloud configurations of the control plane, and what the network controller is told.
+    pub secrets: Vec<Secret>,
+    /// The identity of Cluster API, where it knows the cloud.
+    pub cluster_identity: Option<AzureClusterIdentity>,
+    /// What the pods get: a volume, a mount and variables for every consumer.
+    pub credential_injections: Vec<CredentialInjection>,
+}
+
+/// Decides what a hosted cluster should have.
+pub fn desired_state(cluster: &ValidatedHostedCluster, names: &RenderContext) -> DesiredState {
+    let mut secrets = desired_cloud_config_secrets(cluster, names);
+    secrets.push(desired_network_secret(cluster, names));
+    DesiredState {
+        namespace: cluster.control_plane_namespace(),
+        secret_provider_classes: cluster
+            .running_components()
+            .map(|(component, identity)| desired_class(cluster, names, component, identity))
+            .collect(),
+        config_maps: vec![desired_worker_cloud_config(cluster, names)],
+        secrets,
+        cluster_identity: desired_cluster_identity(cluster, names),
+        credential_injections: cluster
+            .running_components()
+            .flat_map(|(component, identity)| {
+                let encryption = cluster.encryption.as_ref();
+                let wire =
+                    move |consumer| desired_injection(component, consumer, identity, encryption);
+                component.consumers().iter().map(wire)
+            })
+            .collect(),
+    }
+}
+
+/// The class depends on the vault, its tenant, the secret's name and encoding, the reader and the
+/// cloud, and on nothing else.
+fn desired_class(
+    cluster: &ValidatedHostedCluster,
+    names: &RenderContext,
+    component: Component,
+    identity: &ControlPlaneIdentity,
+) -> SecretProviderClass {
+    let parameters = ProviderParameters {
+        identity: IdentityMode::ManagedIdentity { client_id: names.vault_reader },
+        vault_name: cluster.vault.name.clone(),
+        tenant: cluster.vault.tenant.0.clone(),
+        cloud: Some(cluster.azure.cloud).filter(|cloud| cloud.provider_name().is_some()),
+        cloud_env_file: None,
+        objects: vec![VaultObjectEntry::secret(identity.secret_name.clone(), Some(identity.encoding))],
+    };
+    let name = component.definition().secret_provider_class;
+    SecretProviderClass::for_azure(object_metadata(cluster, names, name), &parameters)
+}
+
+impl DesiredState {
+    /// The class of this name.
+    pub fn secret_provider_class(&self, name: &str) -> Option<&SecretProviderClass> {
+        self.secret_provider_classes
+            .iter()
+            .find(|class| class.metadata.name.as_deref() == Some(name))
+    }
+
+    /// The wiring of a consumer, if its component runs.
+    pub fn injection_for(&self, component: Component, consumer: &Consumer) -> Option<&CredentialInjection> {
+        self.credential_injections
+            .iter()
+            .find(|wiring| wiring.component == component && wiring.consumer == *consumer)
+    }
+
+    /// The path of the credential file that a consumer is told, read out of the object through
+    /// which it is told; nothing where the component does not run or is not told.
+    pub fn configured_credential_path(&self, component: Component, consumer: &Consumer) -> Option<String> {
+        let wiring = self.injection_for(component, consumer)?;
+        match consumer.path_source {
+            CredentialPathSource::Computed => Some(format!("{}/{}", consumer.mount_path, wiring.secret_name)),
+            CredentialPathSource::ClusterIdentity => {
+                let identity = self.cluster_identity.as_ref()?;
+                Some(identity.spec.user_assigned_identity_credentials_path.clone())
+            }
+            CredentialPathSource::CloudConfig { secret, .. } | CredentialPathSource::StorageOperator { secret, .. } => {
+                self.credential_path_in_cloud_config(secret)
+            }
+            CredentialPathSource::Environment { name } | CredentialPathSource::Rendered { name, .. } => wiring.variable_value(name),
+        }
+    }
+
+    /// The path of the file that the consumer's volume provides: the mount, and the file that the
+    /// volume's class names.
+    pub fn mounted_credential_path(&self, component: Component, consumer: &Consumer) -> Option<String> {
+        let wiring = self.injection_for(component, consumer)?;
+        let class = self.secret_provider_class(wiring.class_name()?)?;
+        let parameters = class.parse_parameters().ok()?;
+        let file = parameters.objects.first()?.file_name();
+        Some(format!("{}/{file}", wiring.mount.mount_path))
+    }
+
+    fn credential_path_in_cloud_config(&self, secret: &str) -> Option<String> {
+        let secret = self.secrets.iter().find(|s| s.metadata.name.as_deref() == Some(secret))?;
+        let text = &secret.data.as_ref()?.get(CLOUD_CONFIG_KEY)?.0;
+        let config: serde_json::Value = serde_json::from_slice(text).ok()?;
+        Some(config.get(CREDENTIAL_PATH_KEY)?.as_str()?.to_owned())
+    }
+}

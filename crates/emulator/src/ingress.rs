@@ -1,0 +1,161 @@
+//! The ways into the emulator, and which of them lead to a service.
+
+use http::StatusCode;
+use lanyard_vocabulary::Cloud;
+
+use crate::hosts::{self, ServiceEndpoint};
+use crate::operations::AzureService;
+use crate::request::{ServiceReply, ServiceRequest};
+
+/// The address of the metadata service on every machine of Azure.
+pub(crate) const IMDS_HOST: &str = "169.254.169.254";
+
+/// The end of the path of a token request.
+const TOKEN_PATH: &str = "/oauth2/v2.0/token";
+
+/// How a request found the emulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ingress {
+    /// The port itself was addressed from this machine.
+    Port,
+    /// The port itself was addressed from another machine.
+    RemotePort,
+    /// The port itself was addressed by a name that is not a loopback one: a web page that points
+    /// a name of its own here must get nothing.
+    ForeignHostName,
+    /// The port was used as a proxy, in absolute form and in the clear.
+    Proxy,
+    /// Inside an intercepted TLS connection.
+    Tunnel,
+    /// Inside a TLS connection that was made to the server name of a cluster's token proxy, which
+    /// is the host of the request, whatever the request itself says.
+    TokenProxy,
+    /// Inside an intercepted TLS connection that was made to another name.
+    MisdirectedTunnel,
+}
+
+/// Which service a request is for, or the refusal.
+pub(crate) fn resolve_endpoint(request: &ServiceRequest, door: Ingress) -> Result<ServiceEndpoint, ServiceReply> {
+    match door {
+        Ingress::Tunnel => hosts::endpoint_of_host(&request.host).ok_or_else(|| not_azure_reply(&request.host)),
+        Ingress::TokenProxy if request.path.to_ascii_lowercase().ends_with(TOKEN_PATH) => {
+            Ok(public_cloud_endpoint(AzureService::Entra))
+        }
+        Ingress::TokenProxy => Err(ServiceReply::text(
+            StatusCode::NOT_FOUND,
+            "the token proxy of a cluster forwards token requests and nothing else\n",
+        )
+        .with_rejection_reason("no token request")),
+        Ingress::MisdirectedTunnel => Err(ServiceReply::text(
+            StatusCode::MISDIRECTED_REQUEST,
+            "the host of the request is not the name that the TLS connection was made to\n",
+        )
+        .with_rejection_reason("misdirected")),
+        Ingress::Proxy => resolve_proxied(&request.host),
+        Ingress::Port | Ingress::RemotePort => resolve_port_path(request, door),
+        Ingress::ForeignHostName => {
+            Err(ServiceReply::text(StatusCode::FORBIDDEN, "this port answers to loopback names only\n")
+                .with_rejection_reason("not a loopback name"))
+        }
+    }
+}
+
+/// The refusal of a tunnel to a host that is not Azure's.
+pub(crate) fn tunnel_rejection(host: &str, port: u16) -> Option<ServiceReply> {
+    let open = port == 443 && hosts::endpoint_of_host(host).is_some();
+    (!open).then(|| not_azure_reply(host))
+}
+
+const fn public_cloud_endpoint(service: AzureService) -> ServiceEndpoint {
+    ServiceEndpoint { service, cloud: Cloud::Public }
+}
+
+fn resolve_proxied(host: &str) -> Result<ServiceEndpoint, ServiceReply> {
+    if host == IMDS_HOST {
+        return Ok(public_cloud_endpoint(AzureService::Imds));
+    }
+    if hosts::endpoint_of_host(host).is_none() {
+        return Err(not_azure_reply(host));
+    }
+    let text =
+        format!("`{host}` is served over https only: a token must not travel in the clear\n");
+    Err(ServiceReply::text(StatusCode::FORBIDDEN, text).with_rejection_reason("plain http for an Azure host"))
+}
+
+/// The control API hands out credentials and is for this machine only; the certificate of the
+/// authority is public.
+fn resolve_port_path(request: &ServiceRequest, door: Ingress) -> Result<ServiceEndpoint, ServiceReply> {
+    match request.path.split('/').nth(1).unwrap_or_default() {
+        "metadata" => Ok(public_cloud_endpoint(AzureService::Imds)),
+        "msi" => Ok(public_cloud_endpoint(AzureService::AppService)),
+        "lanyard" if door == Ingress::Port || request.path == "/lanyard/v1/ca.pem" => {
+            Ok(public_cloud_endpoint(AzureService::Control))
+        }
+        "lanyard" => Err(ServiceReply::text(
+            StatusCode::FORBIDDEN,
+            "the control API answers to this machine only\n",
+        )
+        .with_rejection_reason("control API from another machine")),
+        _ => Err(ServiceReply::text(
+            StatusCode::NOT_FOUND,
+            "This is the port of a local Azure. Use it as an HTTPS proxy, or ask it for \
+             `/metadata/identity/oauth2/token`, `/msi/token` or `/lanyard/v1/operations`.\n",
+        )
+        .with_rejection_reason("nothing at this path of the port")),
+    }
+}
+
+fn not_azure_reply(host: &str) -> ServiceReply {
+    ServiceReply::text(
+        StatusCode::FORBIDDEN,
+        format!(
+            "`{host}` is not an Azure host on port 443, and this proxy lets nothing else through; \
+             list other hosts in NO_PROXY\n"
+        ),
+    )
+    .with_rejection_reason("not an Azure host")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::testing::{EngineFixture, azure_with_test_principals};
+
+    #[test]
+    fn control_api_is_limited_to_this_machine_and_loopback_names() {
+        let probe = EngineFixture::new(azure_with_test_principals());
+        let header = [("x-lanyard-control", "1")];
+        let ask = |door, path: &str| {
+            let url = format!("http://10.0.0.1/{path}");
+            probe.send_request(door, &Method::GET, &url, &header, "").status.as_u16()
+        };
+        let token = "metadata/identity/oauth2/token";
+        let cases = [
+            (Ingress::Port, "lanyard/v1/world", 200),
+            (Ingress::RemotePort, "lanyard/v1/world", 403),
+            (Ingress::RemotePort, "lanyard//v1/guests", 403),
+            (Ingress::RemotePort, "%6canyard/v1/world", 404),
+            (Ingress::RemotePort, "lanyard/v1/ca.pem", 200),
+            (Ingress::RemotePort, token, 400),
+            (Ingress::ForeignHostName, "lanyard/v1/ca.pem", 403),
+            (Ingress::ForeignHostName, token, 403),
+            (Ingress::Port, "", 404),
+            (Ingress::MisdirectedTunnel, "", 421),
+        ];
+        for (door, path, expected) in cases {
+            assert_eq!(ask(door, path), expected, "{door:?} {path}");
+        }
+        let state = probe.engine.state();
+        assert_eq!(state.request_log.entries_after(0).count(), cases.len());
+    }
+
+    #[test]
+    fn tunnels_open_only_to_azure_hosts_on_port_443() {
+        assert!(tunnel_rejection("kv.vault.azure.net", 443).is_none());
+        for (host, port) in [("kv.vault.azure.net", 80), ("example.com", 443), (IMDS_HOST, 443)] {
+            assert!(tunnel_rejection(host, port).is_some(), "{host}:{port}");
+        }
+    }
+}

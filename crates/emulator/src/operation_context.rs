@@ -1,0 +1,209 @@
+//! One call: a request on its way through a handler.
+
+use jiff::Timestamp;
+use lanyard_vocabulary::EntraClientId;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::authority::LocalAuthority;
+use crate::hosts::ServiceEndpoint;
+use crate::request_log::RequestLog;
+use crate::operations::PathParameters;
+use crate::request::ServiceRequest;
+use crate::token::{BearerTokenError, AuthenticatedCaller, verify_bearer};
+use crate::azure_state::AzureState;
+
+/// A source of new ids: random, or repeatable from a seed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum IdGenerator {
+    /// Random ids.
+    Random,
+    /// The n-th id is a name-based UUID of n within this namespace.
+    Seeded {
+        /// The namespace.
+        namespace: Uuid,
+        /// How many were handed out.
+        count: u64,
+    },
+}
+
+impl IdGenerator {
+    /// A new UUID.
+    pub(crate) fn next_uuid(&mut self) -> Uuid {
+        match self {
+            Self::Random => Uuid::new_v4(),
+            Self::Seeded { namespace, count } => {
+                *count += 1;
+                Uuid::new_v5(namespace, &count.to_be_bytes())
+            }
+        }
+    }
+
+    /// 32 new hexadecimal digits, as versions of vault objects are named.
+    pub(crate) fn next_hex32(&mut self) -> String {
+        self.next_uuid().simple().to_string()
+    }
+}
+
+/// One call. Reading the world is free; [`Call::world_mut`] marks it for the state file.
+#[derive(Debug)]
+pub(crate) struct OperationContext<'a> {
+    /// The request.
+    pub(crate) request: &'a ServiceRequest,
+    /// Service and cloud of the host.
+    pub(crate) endpoint: ServiceEndpoint,
+    /// The time of the world.
+    pub(crate) now: Timestamp,
+    /// The time of the machine, which the world's may differ from.
+    pub(crate) system_now: Timestamp,
+    /// The source of new ids.
+    pub(crate) ids: &'a mut IdGenerator,
+    /// The ledger, for the control API.
+    pub(crate) request_log: &'a RequestLog,
+    /// The local certificate authority, for the control API.
+    pub(crate) authority: &'a LocalAuthority,
+    pub(crate) parameters: PathParameters,
+    pub(crate) caller: Option<EntraClientId>,
+    pub(crate) state_changed: bool,
+    pub(crate) world: &'a mut AzureState,
+}
+
+/// `api-version` is missing or malformed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ApiVersionError {
+    /// The query has none.
+    Missing,
+    /// It is no version.
+    Malformed(String),
+}
+
+impl OperationContext<'_> {
+    /// The value of a placeholder of the operation's path.
+    pub(crate) fn path_parameter(&self, name: &str) -> &str {
+        self.parameters.value(name)
+    }
+
+    /// The world, to read.
+    pub(crate) fn world(&self) -> &AzureState {
+        self.world
+    }
+
+    /// The world, to change.
+    pub(crate) fn azure_mut(&mut self) -> &mut AzureState {
+        self.state_changed = true;
+        self.world
+    }
+
+    /// World and ids at once, to change: for functions that make new things in the world.
+    pub(crate) fn azure_and_ids(&mut self) -> (&mut AzureState, &mut IdGenerator) {
+        self.state_changed = true;
+        (self.world, self.ids)
+    }
+
+    /// Notes the application that the ledger shall name.
+    pub(crate) fn record_caller(&mut self, client: EntraClientId) {
+        self.caller = Some(client);
+    }
+
+    /// Verifies the bearer token for one of `audiences`, compared exactly, and notes the caller
+    /// for the ledger.
+    pub(crate) fn authenticate_bearer(
+        &mut self,
+        audiences: &[impl AsRef<str>],
+    ) -> Result<AuthenticatedCaller, BearerTokenError> {
+        let authorization = self.request.header("authorization");
+        let caller = verify_bearer(self.world, authorization, audiences, self.now)?;
+        self.caller = Some(caller.app_id);
+        Ok(caller)
+    }
+
+    /// The `api-version`: `2024-01-01`, with `-preview` or another suffix, or `7.4`,
+    /// `7.6-preview.2` as vaults have it. Any well-formed one is taken, future ones too.
+    pub(crate) fn api_version(&self) -> Result<&str, ApiVersionError> {
+        let text = self
+            .request
+            .query("api-version")
+            .filter(|text| !text.is_empty())
+            .ok_or(ApiVersionError::Missing)?;
+        if is_well_formed_version(text) {
+            Ok(text)
+        } else {
+            Err(ApiVersionError::Malformed(text.to_owned()))
+        }
+    }
+}
+
+fn is_well_formed_version(text: &str) -> bool {
+    let digits = |part: &str, most: usize| {
+        (1..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let suffix = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_alphabetic())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+    };
+    let mut parts = text.splitn(4, '-');
+    let first = parts.next().unwrap_or_default();
+    if let Some((major, minor)) = first.split_once('.') {
+        let rest: Vec<_> = parts.collect();
+        return digits(major, 2)
+            && digits(minor, 2)
+            && (rest.is_empty() || suffix(&rest.join("-")));
+    }
+    let (month, day) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let dated = first.len() == 4 && month.len() == 2 && day.len() == 2;
+    dated
+        && [first, month, day].iter().all(|part| digits(part, 4))
+        && parts.next().is_none_or(suffix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_well_formed_api_versions_are_accepted() {
+        for good in [
+            "2024-01-01",
+            "2031-12-31",
+            "2025-05-31-preview",
+            "7.4",
+            "7.6-preview.2",
+            "2026-03-01-preview",
+            "1.1",
+        ] {
+            assert!(is_well_formed_version(good), "{good}");
+        }
+        for bad in [
+            "",
+            "latest",
+            "2024",
+            "2024-01",
+            "2024-1-1",
+            "20240-01-01",
+            "2024-01-01-",
+            "7.",
+            ".4",
+            "7.4-",
+            "2024-01-01 ",
+            "2024-01-01-pre view",
+            "7.4;drop",
+            "-",
+            "7.4.1",
+        ] {
+            assert!(!is_well_formed_version(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn seeded_ids_repeat_and_random_ids_do_not() {
+        let seeded = || IdGenerator::Seeded { namespace: Uuid::from_u128(1), count: 0 };
+        let (mut one, mut two) = (seeded(), seeded());
+        let first = one.next_uuid();
+        assert_eq!(first, two.next_uuid());
+        assert_ne!(first, one.next_uuid());
+        let mut random = IdGenerator::Random;
+        assert_ne!(random.next_uuid(), random.next_uuid());
+        assert_eq!(random.next_hex32().len(), 32);
+    }
+}

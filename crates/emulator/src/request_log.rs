@@ -1,0 +1,135 @@
+//! The ledger: one entry per request, without anything secret.
+//!
+//! No entry holds a header, a body or the value of a query parameter other than `api-version`.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+use lanyard_vocabulary::EntraClientId;
+use serde::Serialize;
+
+/// What the emulator remembers of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RequestLogEntry {
+    /// Counts the requests from 1.
+    pub sequence: u64,
+    /// When the reply was ready, on the emulator's clock.
+    pub time: Timestamp,
+    /// The service, such as `entra`; nothing for a host that is not Azure's.
+    pub service: Option<&'static str>,
+    /// The id of the operation, such as `Token_Post`; nothing if the emulator does not have it.
+    pub operation: Option<&'static str>,
+    /// The method.
+    pub method: String,
+    /// The host, without a port.
+    pub host: String,
+    /// The path, without the query.
+    pub path: String,
+    /// The `api-version` of the query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// The status of the reply.
+    pub status: u16,
+    /// Whether the request came through TLS.
+    pub tls: bool,
+    /// The application that the request came from or asked a token for, as far as it was verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<EntraClientId>,
+    /// How long the reply took, in microseconds of the emulator's clock.
+    pub micros: u64,
+    /// Why the request was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
+    /// Whether the emulator lacks the operation: these entries are its backlog.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub missing: bool,
+    /// The fault rule that changed the reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// The entries, oldest first; the oldest fall out when it is full.
+#[derive(Debug, Default)]
+pub(crate) struct RequestLog {
+    entries: VecDeque<RequestLogEntry>,
+    last_sequence: u64,
+}
+
+/// How many entries are kept.
+const MAX_ENTRIES: usize = 20_000;
+/// How much of a text from outside is kept.
+const MAX_TEXT_BYTES: usize = 2_048;
+
+impl RequestLog {
+    /// Writes an entry and gives it its number.
+    pub(crate) fn append(&mut self, mut entry: RequestLogEntry) {
+        self.last_sequence += 1;
+        entry.sequence = self.last_sequence;
+        for text in [&mut entry.method, &mut entry.host, &mut entry.path] {
+            truncate_text(text);
+        }
+        if self.entries.len() == MAX_ENTRIES {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// The entries after a number, oldest first.
+    pub(crate) fn entries_after(&self, sequence: u64) -> impl Iterator<Item = &RequestLogEntry> {
+        let start = self.entries.partition_point(|entry| entry.sequence <= sequence);
+        self.entries.range(start..)
+    }
+}
+
+fn truncate_text(text: &mut String) {
+    if text.len() > MAX_TEXT_BYTES {
+        let end = (0..=MAX_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str) -> RequestLogEntry {
+        RequestLogEntry {
+            sequence: 0,
+            time: Timestamp::UNIX_EPOCH,
+            service: None,
+            operation: None,
+            method: "GET".to_owned(),
+            host: String::new(),
+            path: path.to_owned(),
+            api_version: None,
+            status: 200,
+            tls: false,
+            caller: None,
+            micros: 0,
+            refusal: None,
+            missing: false,
+            fault: None,
+        }
+    }
+
+    #[test]
+    fn sequence_continues_after_oldest_entries_are_dropped() {
+        let mut ledger = RequestLog::default();
+        for _ in 0..MAX_ENTRIES + 2 {
+            ledger.append(entry("/"));
+        }
+        let first = ledger.entries_after(0).next().map(|entry| entry.sequence);
+        assert_eq!(first, Some(3));
+        assert_eq!(ledger.entries_after(u64::try_from(MAX_ENTRIES).unwrap()).count(), 2);
+        assert_eq!(ledger.entries_after(u64::MAX).count(), 0);
+    }
+
+    #[test]
+    fn long_path_is_truncated_at_a_character_boundary() {
+        let mut ledger = RequestLog::default();
+        ledger.append(entry(&"é".repeat(MAX_TEXT_BYTES)));
+        let length = ledger.entries_after(0).next().map(|entry| entry.path.len());
+        assert_eq!(length, Some(MAX_TEXT_BYTES));
+    }
+}

@@ -1,0 +1,148 @@
+//! Who holds what in a seeded world: what rotation and drills need to find it again.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use lanyard_vocabulary::cloud::CloudEndpoints;
+use lanyard_vocabulary::{
+    ArmResourceId, EntraClientId, Cloud, Component, ObjectEncoding, SecretName, EntraTenantId,
+};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::CredentialBundleFormat;
+use super::plan::component_name;
+use crate::fault_plan::{IdentityFault, mismatched_encoding};
+use crate::keys::RedactedText;
+
+/// The holders of credentials in a seeded world.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct IdentityRegistry {
+    /// One row per component with an identity.
+    pub(crate) holders: Vec<ComponentIdentity>,
+    /// Credentials for other people's clients.
+    pub(crate) guests: Option<TestClients>,
+}
+
+/// A component's identity, and where and how its credential is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ComponentIdentity {
+    /// The component.
+    #[serde(with = "component_name")]
+    pub(crate) component: Component,
+    /// The application id.
+    pub(crate) client_id: EntraClientId,
+    /// The object id of the service principal.
+    pub(crate) object_id: Uuid,
+    /// The tenant.
+    pub(crate) tenant: EntraTenantId,
+    /// The user-assigned identity.
+    pub(crate) resource_id: ArmResourceId,
+    /// The cloud.
+    pub(crate) cloud: Cloud,
+    /// The region.
+    pub(crate) location: String,
+    /// The host name of the vault.
+    pub(crate) vault_host: String,
+    /// The vault secret.
+    pub(crate) secret_name: SecretName,
+    /// The declared encoding of the secret.
+    pub(crate) encoding: ObjectEncoding,
+    /// The form of certificate and key.
+    pub(crate) bundle: CredentialBundleFormat,
+    /// `not_before` of the last credential.
+    pub(crate) not_before: Option<Timestamp>,
+    /// What is broken.
+    #[serde(default)]
+    pub(crate) faults: BTreeSet<IdentityFault>,
+}
+
+/// Credentials for other people's clients, which have no component.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TestClients {
+    /// The tenant of all of them.
+    pub(crate) tenant: EntraTenantId,
+    /// An application with a client secret; Owner of the subscription.
+    pub(crate) secret_client: EntraClientId,
+    /// Its secret.
+    pub(crate) secret: RedactedText,
+    /// An application with a registered certificate.
+    pub(crate) certificate_client: EntraClientId,
+    /// Its key and certificate, PEM.
+    pub(crate) certificate: RedactedText,
+    /// A user-assigned identity with a federated credential.
+    pub(crate) federated_client: EntraClientId,
+    /// The issuer of the subject tokens.
+    pub(crate) issuer: String,
+    /// The key id of the issuer.
+    pub(crate) key_id: String,
+    /// The subject of the federated credential.
+    pub(crate) subject: String,
+    /// Its audience.
+    pub(crate) audience: String,
+    /// The host name of their vault.
+    pub(crate) vault_host: String,
+    /// The secret that they may read, the certificate and the key beside it.
+    pub(crate) secret_name: String,
+    /// A secret beside it that they may not read.
+    pub(crate) withheld_secret_name: String,
+}
+
+impl IdentityRegistry {
+    /// The row of a component.
+    pub(crate) fn component_identity(&self, component: Component) -> Option<&ComponentIdentity> {
+        self.holders.iter().find(|holder| holder.component == component)
+    }
+
+    /// The row of a component, to change.
+    pub(crate) fn component_identity_mut(&mut self, component: Component) -> Option<&mut ComponentIdentity> {
+        self.holders.iter_mut().find(|holder| holder.component == component)
+    }
+
+    /// The rows whose credential is in the same vault secret as that of `row`.
+    pub(crate) fn identities_sharing_secret(&self, row: &ComponentIdentity) -> impl Iterator<Item = &ComponentIdentity> {
+        self.holders.iter().filter(|other| other.shares_secret(row))
+    }
+
+    /// The rows whose credential is in the same vault secret as that of `row`, to change.
+    pub(crate) fn identities_sharing_secret_mut(&mut self, row: &ComponentIdentity) -> impl Iterator<Item = &mut ComponentIdentity> {
+        self.holders.iter_mut().filter(|other| other.shares_secret(row))
+    }
+
+    /// The rows of a client id.
+    pub(crate) fn identities_of_client(&self, client: EntraClientId) -> impl Iterator<Item = &ComponentIdentity> {
+        self.holders.iter().filter(move |holder| holder.client_id == client)
+    }
+}
+
+impl ComponentIdentity {
+    /// Whether the credential is in the same vault secret as that of `other`.
+    pub(crate) fn shares_secret(&self, other: &Self) -> bool {
+        self.vault_host == other.vault_host
+            && self.secret_name.as_str().eq_ignore_ascii_case(other.secret_name.as_str())
+    }
+
+    /// The encoding that the value is stored in.
+    pub(super) fn stored_encoding(&self) -> ObjectEncoding {
+        if self.faults.contains(&IdentityFault::Encoding) {
+            mismatched_encoding(self.encoding)
+        } else {
+            self.encoding
+        }
+    }
+
+    /// Whether the private key in the credential is not that of the certificate.
+    pub(super) fn has_wrong_key(&self) -> bool {
+        self.faults.contains(&IdentityFault::KeyMismatch)
+    }
+
+    /// `authentication_endpoint` of the document.
+    pub(super) fn authority_url(&self) -> String {
+        if self.faults.contains(&IdentityFault::Audience) {
+            // The same service under a name that is no issuer of assertions' audiences.
+            return "https://sts.windows.net/".to_owned();
+        }
+        self.cloud.endpoints().map(CloudEndpoints::authority_url).unwrap_or_default()
+    }
+}

@@ -1,0 +1,340 @@
+//! Principals and a vault for other people's clients: the ways to sign in that no component uses,
+//! and a secret, a certificate and a key that they may read.
+//!
+//! A guest sees the subscription and its vault with one identity, which has one tenant: that of
+//! the subscription. The vault with the credentials may trust another one, so guests have a vault
+//! of their own.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use lanyard_vocabulary::{ArmResourceId, EntraClientId, RoleDefinitionId, VaultName};
+use serde_json::json;
+use uuid::{Uuid, uuid};
+
+use super::certificate::{LeafCertificateSpec, self_signed_leaf_certificate};
+use super::tenants::validity_of_years;
+use super::{CredentialBundleFormat, TestClients, AzureSeeder, SeedError, bundle};
+use crate::operation_context::IdGenerator;
+use crate::directory::{
+    ClientSecret, FederatedCredential, KeyCredential, Principal, PrincipalKind, TrustedIssuer,
+};
+use crate::keys::{RsaKeyError, RsaKey, RedactedText};
+use crate::services::keyvault::{
+    StoredObjectAttributes, CertificateContent, EllipticCurvePoint, KeyContent, DeletedNameConflict, SecretContent, EmulatedVault,
+    StoredVaultKey, StoredObjectVersion,
+};
+use crate::azure_state::AzureState;
+
+/// The keys that guests need: one certificate, one issuer.
+pub(super) const KEY_COUNT: usize = 2;
+
+const OWNER: RoleDefinitionId = RoleDefinitionId(uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"));
+const READER: RoleDefinitionId = RoleDefinitionId(uuid!("acdd72a7-3385-48ef-bd42-f606fba81ae7"));
+const CRYPTO_USER: RoleDefinitionId =
+    RoleDefinitionId(uuid!("12338af0-0e69-4776-bea7-57ae8d297424"));
+const CERTIFICATE_USER: RoleDefinitionId =
+    RoleDefinitionId(uuid!("db79e9a7-68ee-4b58-9aeb-b90e7c24fcba"));
+
+/// A name that can never be registered (RFC 6761): nobody else's tokens are trusted by it.
+const ISSUER: &str = "https://issuer.lanyard.test/guests";
+const ISSUER_KEY: &str = "guests-1";
+const SUBJECT: &str = "system:serviceaccount:guests:workload";
+const AUDIENCE: &str = "api://AzureADTokenExchange";
+const READABLE_SECRET: &str = "guest-secret";
+/// A secret beside it that they may not read.
+const WITHHELD_SECRET: &str = "withheld-secret";
+/// The common name of the guests' certificate.
+const SUBJECT_NAME: &str = "guest-certificate";
+/// The same certificate in the two forms that a vault has for its secret.
+const CERTIFICATE_OBJECTS: [(&str, &str, CredentialBundleFormat); 2] = [
+    ("guest-certificate", "application/x-pkcs12", CredentialBundleFormat::LegacyPkcs12),
+    ("guest-certificate-pem", "application/x-pem-file", CredentialBundleFormat::Pem),
+];
+
+/// Keys of the curves that vaults know and providers read.
+const CURVE_KEYS: [(&str, &str, &rcgen::SignatureAlgorithm); 3] = [
+    ("guest-key-p256", "P-256", &rcgen::PKCS_ECDSA_P256_SHA256),
+    ("guest-key-p384", "P-384", &rcgen::PKCS_ECDSA_P384_SHA384),
+    ("guest-key-p521", "P-521", &rcgen::PKCS_ECDSA_P521_SHA512),
+];
+
+/// Why no subject token was made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SubjectTokenError {
+    /// The world was seeded without guests, so it has no issuer of subject tokens.
+    #[error("the world has no issuer of subject tokens")]
+    NoIssuer,
+    /// The issuer's key could not sign.
+    #[error("no subject token could be signed")]
+    Signing(#[source] RsaKeyError),
+}
+
+/// A subject token of the seeded issuer, valid for ten minutes, as a cluster would project it.
+pub(crate) fn mint_subject_token(
+    world: &AzureState,
+    subject: &str,
+    audience: &str,
+    ids: &mut IdGenerator,
+    now: Timestamp,
+) -> Result<RedactedText, SubjectTokenError> {
+    let guests = world.roster.guests.as_ref().ok_or(SubjectTokenError::NoIssuer)?;
+    let key = world
+        .directory
+        .issuers
+        .get(&guests.issuer)
+        .and_then(|issuer| issuer.keys.get(&guests.key_id))
+        .ok_or(SubjectTokenError::NoIssuer)?;
+    let header = json!({ "alg": "RS256", "kid": guests.key_id, "typ": "JWT" });
+    let issued = now.as_second();
+    let claims = json!({
+        "iss": guests.issuer,
+        "sub": subject,
+        "aud": [audience],
+        "iat": issued,
+        "nbf": issued,
+        "exp": issued + 600,
+        "jti": ids.next_uuid(),
+    });
+    let signed = format!(
+        "{}.{}",
+        URL_SAFE_NO_PAD.encode(header.to_string()),
+        URL_SAFE_NO_PAD.encode(claims.to_string())
+    );
+    let signature = key.sign_rs256(signed.as_bytes()).map_err(SubjectTokenError::Signing)?;
+    Ok(RedactedText::new(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))))
+}
+
+impl AzureSeeder<'_> {
+    pub(super) fn add_test_clients(&mut self) -> Result<(), SeedError> {
+        let secret_client = self.add_application("guest-secret");
+        let secret = RedactedText::new(format!("{}{}", self.ids.next_hex32(), self.ids.next_hex32()));
+        let certificate_client = self.add_application("guest-certificate");
+        let key = self.keys.take()?;
+        let der = self_signed_leaf_certificate(&LeafCertificateSpec {
+            subject: SUBJECT_NAME,
+            serial: self.ids.next_uuid(),
+            validity: validity_of_years(self.now, 1),
+            key: &key,
+        })?;
+        let pem = bundle::encode_bundle(CredentialBundleFormat::Pem, &key, &[&der])?;
+        let certificate = RedactedText::new(String::from_utf8_lossy(&pem).into_owned());
+        self.register_credentials(secret_client, &secret, certificate_client, &der);
+        let federated_client = self.add_federated_identity()?;
+        let name = self.required_test_client_vault_name()?;
+        let (vault, vault_host) = (self.test_client_vault_id(&name), self.vault_host(&name));
+        self.add_vault(vault.clone(), &name, &self.plan.tenant);
+        self.add_test_client_objects(&key, &der)?;
+        for client in [secret_client, certificate_client, federated_client] {
+            self.grant_test_client_access(client, &vault, client == secret_client);
+        }
+        self.world.roster.guests = Some(TestClients {
+            tenant: self.plan.tenant.clone(),
+            secret_client,
+            secret,
+            certificate_client,
+            certificate,
+            federated_client,
+            issuer: ISSUER.to_owned(),
+            key_id: ISSUER_KEY.to_owned(),
+            subject: SUBJECT.to_owned(),
+            audience: AUDIENCE.to_owned(),
+            vault_host,
+            secret_name: READABLE_SECRET.to_owned(),
+            withheld_secret_name: WITHHELD_SECRET.to_owned(),
+        });
+        Ok(())
+    }
+
+    fn add_application(&mut self, name: &str) -> EntraClientId {
+        let client_id = EntraClientId::from(self.ids.next_uuid());
+        self.world.directory.principals.push(Principal {
+            object_id: self.ids.next_uuid(),
+            client_id,
+            tenant: self.plan.tenant.clone(),
+            display_name: name.to_owned(),
+            enabled: true,
+            kind: PrincipalKind::Application { application_object_id: self.ids.next_uuid() },
+            secrets: Vec::new(),
+            certificates: Vec::new(),
+            subject_name_issuer: None,
+            federated_credentials: Vec::new(),
+        });
+        client_id
+    }
+
+    fn register_credentials(
+        &mut self,
+        secret_client: EntraClientId,
+        secret: &RedactedText,
+        certificate_client: EntraClientId,
+        der: &[u8],
+    ) {
+        let expires = validity_of_years(self.now, 1).not_after;
+        if let Some(application) = self.world.directory.by_client_id_mut(secret_client) {
+            application.secrets.push(ClientSecret { text: secret.clone(), expires });
+        }
+        if let Some(application) = self.world.directory.by_client_id_mut(certificate_client) {
+            application.certificates.push(KeyCredential { certificate: der.to_vec(), expires });
+        }
+    }
+
+    /// A user-assigned identity that tokens of the seeded issuer may stand for.
+    fn add_federated_identity(&mut self) -> Result<EntraClientId, SeedError> {
+        let client_id = EntraClientId::from(self.ids.next_uuid());
+        let resource_id = Self::user_assigned_identity_id(&self.platform_resource_group(), "guest-workload");
+        self.add_user_assigned_identity(&resource_id, &self.plan.tenant, client_id);
+        if let Some(principal) = self.world.directory.by_client_id_mut(client_id) {
+            principal.federated_credentials.push(FederatedCredential {
+                name: "guests".to_owned(),
+                issuer: ISSUER.to_owned(),
+                subject: SUBJECT.to_owned(),
+                audiences: vec![AUDIENCE.to_owned()],
+            });
+        }
+        let keys = BTreeMap::from([(ISSUER_KEY.to_owned(), self.keys.take()?)]);
+        self.world
+            .directory
+            .issuers
+            .insert(ISSUER.to_owned(), TrustedIssuer { keys, ..TrustedIssuer::default() });
+        Ok(client_id)
+    }
+
+    fn add_test_client_objects(&mut self, key: &RsaKey, der: &[u8]) -> Result<(), SeedError> {
+        for (name, text) in [(READABLE_SECRET, "for guests"), (WITHHELD_SECRET, "not for guests")] {
+            let plain = SecretContent {
+                value: RedactedText::new(text.to_owned()),
+                content_type: Some("text/plain".to_owned()),
+                key_version: None,
+            };
+            let (id, attributes) = (self.ids.next_hex32(), StoredObjectAttributes::new(self.now));
+            let (host, vault) = self.test_client_vault()?;
+            vault
+                .secrets
+                .push_version(name, vault_object_version(&id, attributes, plain))
+                .map_err(|DeletedNameConflict| secret_deleted_error(host, name))?;
+        }
+        for (name, content_type, form) in CERTIFICATE_OBJECTS {
+            self.add_test_client_certificate(name, content_type, form, (key, der))?;
+        }
+        for (name, curve, algorithm) in CURVE_KEYS {
+            self.add_elliptic_curve_key(name, curve, algorithm)?;
+        }
+        Ok(())
+    }
+
+    /// A key of a curve, of which the vault shows the public part.
+    fn add_elliptic_curve_key(
+        &mut self,
+        name: &str,
+        curve: &str,
+        algorithm: &'static rcgen::SignatureAlgorithm,
+    ) -> Result<(), SeedError> {
+        let pair = rcgen::KeyPair::generate_for(algorithm).map_err(SeedError::Certificate)?;
+        // An uncompressed point: a four, and the coordinates.
+        let point = pair.public_key_raw().get(1..).unwrap_or_default();
+        let (x, y) = point.split_at(point.len() / 2);
+        let point = EllipticCurvePoint {
+            crv: curve.to_owned(),
+            x: URL_SAFE_NO_PAD.encode(x),
+            y: URL_SAFE_NO_PAD.encode(y),
+        };
+        let content = KeyContent { key: StoredVaultKey::Curve(point), managed: false, operations: None };
+        let (id, attributes) = (self.ids.next_hex32(), StoredObjectAttributes::new(self.now));
+        let (host, vault) = self.test_client_vault()?;
+        vault
+            .keys
+            .push_version(name, vault_object_version(&id, attributes, content))
+            .map_err(|DeletedNameConflict| secret_deleted_error(host, name))
+    }
+
+    /// A certificate with its secret and its key, as the vault keeps them under one name.
+    fn add_test_client_certificate(
+        &mut self,
+        name: &str,
+        content_type: &str,
+        form: CredentialBundleFormat,
+        (key, der): (&RsaKey, &[u8]),
+    ) -> Result<(), SeedError> {
+        let bundle = bundle::encode_bundle(form, key, &[der])?;
+        // The vault hands out PEM as it is and PKCS#12 in base64.
+        let value = match form {
+            CredentialBundleFormat::Pem => String::from_utf8_lossy(&bundle).into_owned(),
+            CredentialBundleFormat::LegacyPkcs12 | CredentialBundleFormat::ModernPkcs12 => STANDARD.encode(&bundle),
+        };
+        let validity = validity_of_years(self.now, 1);
+        let mut attributes = StoredObjectAttributes::new(self.now);
+        attributes.not_before = Some(validity.not_before);
+        attributes.expires = Some(validity.not_after);
+        let id = self.ids.next_hex32();
+        let secret = SecretContent {
+            value: RedactedText::new(value),
+            content_type: Some(content_type.to_owned()),
+            key_version: Some(id.clone()),
+        };
+        let certificate = CertificateContent {
+            der: der.to_vec(),
+            subject: format!("CN={SUBJECT_NAME}"),
+            secret_type: content_type.to_owned(),
+        };
+        let key = KeyContent { key: key.clone().into(), managed: true, operations: None };
+        let (host, vault) = self.test_client_vault()?;
+        vault
+            .secrets
+            .push_version(name, vault_object_version(&id, attributes, secret))
+            .and_then(|()| vault.keys.push_version(name, vault_object_version(&id, attributes, key)))
+            .and_then(|()| vault.certificates.push_version(name, vault_object_version(&id, attributes, certificate)))
+            .map_err(|DeletedNameConflict| secret_deleted_error(host, name))
+    }
+
+    fn required_test_client_vault_name(&self) -> Result<VaultName, SeedError> {
+        self.plan.test_client_vault_name().ok_or(SeedError::SeedObjectMissing { what: "name for the guests' vault" })
+    }
+
+    /// The vault of the guests is a resource of the managed group, which they see.
+    fn test_client_vault_id(&self, name: &VaultName) -> ArmResourceId {
+        self.managed_resource_group().provider_resource("Microsoft.KeyVault/vaults", name.as_str())
+    }
+
+    fn test_client_vault(&mut self) -> Result<(String, &mut EmulatedVault), SeedError> {
+        let host = self.vault_host(&self.required_test_client_vault_name()?);
+        let vault = self.world.vaults.vault_at_host_mut(&host);
+        vault.map(|vault| (host, vault)).ok_or(SeedError::SeedObjectMissing { what: "vault" })
+    }
+
+    /// Gives a guest the vault objects of the guests and the sight of the managed group; the
+    /// owner gets the subscription instead of the sight.
+    fn grant_test_client_access(&mut self, client: EntraClientId, vault: &ArmResourceId, owner: bool) {
+        let Some(object) = self.world.directory.by_client_id(client).map(|known| known.object_id)
+        else {
+            return;
+        };
+        let subscription = ArmResourceId::subscription_scope(&self.plan.subscription);
+        let (role, scope) =
+            if owner { (OWNER, subscription) } else { (READER, self.managed_resource_group()) };
+        let mut grants = vec![
+            (role, scope),
+            (RoleDefinitionId::KEY_VAULT_SECRETS_USER, vault.child("secrets", READABLE_SECRET)),
+        ];
+        for (name, ..) in CERTIFICATE_OBJECTS {
+            let kinds = ["secrets", "certificates", "keys"];
+            grants.extend(kinds.map(|kind| (CERTIFICATE_USER, vault.child(kind, name))));
+        }
+        let curves = CURVE_KEYS.iter().map(|(name, ..)| (CRYPTO_USER, vault.child("keys", name)));
+        grants.extend(curves);
+        for (role, scope) in grants {
+            let name: Uuid = self.ids.next_uuid();
+            self.assign_role(name, role, object, scope.into());
+        }
+    }
+}
+
+fn secret_deleted_error(vault: String, secret: &str) -> SeedError {
+    SeedError::SecretDeleted { vault, secret: secret.to_owned() }
+}
+
+fn vault_object_version<T>(id: &str, attributes: StoredObjectAttributes, content: T) -> StoredObjectVersion<T> {
+    StoredObjectVersion { id: id.to_owned(), attributes, tags: BTreeMap::new(), content }
+}

@@ -1,0 +1,211 @@
+//! The way into Azure Resource Manager: who asks, and may they?
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::error::{ArmServiceError, bad_request};
+use crate::authorization::{AccessRequest, AccessScope, ActionPlane};
+use crate::operation_context::{ApiVersionError, OperationContext};
+use crate::request::ServiceReply;
+use crate::token::{BearerTokenError, AuthenticatedCaller};
+
+/// Lets a caller in who has the right to `action` at `scope`.
+///
+/// The right is decided before anything is looked up: a 404 proves the right too.
+pub(super) fn authorize_call(
+    call: &mut OperationContext<'_>,
+    action: &str,
+    scope: &AccessScope,
+) -> Result<AuthenticatedCaller, ServiceReply> {
+    let caller = authenticate(call)?;
+    authorize(call, &caller, action, scope)?;
+    Ok(caller)
+}
+
+/// Verifies token, `api-version` and, if the path has one, the subscription.
+pub(super) fn authenticate(call: &mut OperationContext<'_>) -> Result<AuthenticatedCaller, ServiceReply> {
+    let subscription = path_subscription(call);
+    let tenant =
+        call.world().resources.subscription(&subscription).map(|known| known.tenant.clone());
+    let authority = authority_url(call, tenant.as_ref().map_or("common", |tenant| tenant.as_str()));
+    let refuse = |code, message| ArmServiceError::InvalidToken { code, authority, message }.to_reply();
+    let caller = match call.authenticate_bearer(&arm_audiences(call)) {
+        Ok(caller) => caller,
+        Err(problem) => {
+            let (code, message) = token_error_code_and_message(&problem);
+            return Err(refuse(code, message));
+        }
+    };
+    match call.api_version() {
+        Ok(_) => {}
+        Err(ApiVersionError::Missing) => return Err(ArmServiceError::ApiVersionMissing.to_reply()),
+        Err(ApiVersionError::Malformed(text)) => {
+            return Err(ArmServiceError::ApiVersionInvalid(&text).to_reply());
+        }
+    }
+    if subscription.is_empty() {
+        return Ok(caller);
+    }
+    let Some(tenant) = tenant else {
+        return Err(ArmServiceError::SubscriptionNotFound(&subscription).to_reply());
+    };
+    if !caller.tenant.as_str().eq_ignore_ascii_case(tenant.as_str()) {
+        let message = format!(
+            "The token is from tenant '{}', and the subscription trusts tenant '{tenant}'.",
+            caller.tenant
+        );
+        return Err(refuse("InvalidAuthenticationTokenTenant", message));
+    }
+    Ok(caller)
+}
+
+/// The subscription that the path is in; empty if it is in none. Extension resources have their
+/// scope, and with it the subscription, in one placeholder: so it is read from the path.
+fn path_subscription(call: &OperationContext<'_>) -> String {
+    let mut segments = call.request.segments();
+    match segments.next() {
+        Some(first) if first.eq_ignore_ascii_case("subscriptions") => {
+            segments.next().unwrap_or_default()
+        }
+        _ => String::new(),
+    }
+}
+
+/// Refuses a caller who has no right to `action` at `scope`.
+pub(super) fn authorize(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    action: &str,
+    scope: &AccessScope,
+) -> Result<(), ServiceReply> {
+    let plane = ActionPlane::Control;
+    let request = AccessRequest { principal_id: caller.object_id, plane, action, scope };
+    match call.world().authorization.decide_access(request) {
+        Ok(_) => Ok(()),
+        Err(miss) => {
+            let miss = miss.to_string();
+            Err(ArmServiceError::Unauthorized { caller, action, scope, nearest_miss: miss }.to_reply())
+        }
+    }
+}
+
+/// Whether a caller has the right to `action` at `scope`.
+pub(super) fn is_authorized(call: &OperationContext<'_>, caller: &AuthenticatedCaller, action: &str, scope: &AccessScope) -> bool {
+    let plane = ActionPlane::Control;
+    let request = AccessRequest { principal_id: caller.object_id, plane, action, scope };
+    call.world().authorization.decide_access(request).is_ok()
+}
+
+/// The scope that the path names, in the case of the request.
+pub(super) fn path_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
+    parse_request_scope(&format!("/{}", call.request.segments().collect::<Vec<_>>().join("/")))
+}
+
+/// A scope from text of the request.
+pub(super) fn parse_request_scope(text: &str) -> Result<AccessScope, ServiceReply> {
+    text.parse().map_err(|error: crate::authorization::ParseAccessScopeError| {
+        bad_request("InvalidResourceId", error.to_string())
+    })
+}
+
+/// The resource group of the path.
+pub(super) fn group_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
+    let (subscription, group) = (call.path_parameter("subscription"), call.path_parameter("group"));
+    parse_request_scope(&format!("/subscriptions/{subscription}/resourceGroups/{group}"))
+}
+
+/// Refuses a call whose resource group does not exist.
+pub(super) fn require_group(call: &OperationContext<'_>) -> Result<(), ServiceReply> {
+    let group = group_scope(call)?;
+    match call.world().resources.resource(&group) {
+        Some(_) => Ok(()),
+        None => Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply()),
+    }
+}
+
+/// The body as a JSON object.
+pub(super) fn json_body(call: &OperationContext<'_>) -> Result<Value, ServiceReply> {
+    match call.request.parse_json_body::<Value>() {
+        Ok(body) if body.is_object() => Ok(body),
+        Ok(_) => Err(bad_request("InvalidRequestContent", "The body is not a JSON object.")),
+        Err(error) => Err(bad_request(
+            "InvalidRequestContent",
+            format!("The body is not JSON: line {}, column {}.", error.line(), error.column()),
+        )),
+    }
+}
+
+/// A reply with the throttling headers; nothing is throttled here, so their numbers stay.
+pub(super) fn json_reply(call: &OperationContext<'_>, status: StatusCode, body: &Value) -> ServiceReply {
+    with_rate_limit_header(call, ServiceReply::json(status, body))
+}
+
+/// As [`reply`], without a body.
+pub(super) fn empty_reply(call: &OperationContext<'_>, status: StatusCode) -> ServiceReply {
+    with_rate_limit_header(call, ServiceReply::empty(status))
+}
+
+fn with_rate_limit_header(call: &OperationContext<'_>, reply: ServiceReply) -> ServiceReply {
+    let (header, left) = match call.request.method {
+        Method::GET | Method::HEAD => ("x-ms-ratelimit-remaining-subscription-reads", "11999"),
+        Method::DELETE => ("x-ms-ratelimit-remaining-subscription-deletes", "14999"),
+        _ => ("x-ms-ratelimit-remaining-subscription-writes", "1199"),
+    };
+    reply.with_header(header, left)
+}
+
+/// A list: `value`, and `nextLink` if `$top` leaves something over.
+pub(super) fn list_reply(call: &OperationContext<'_>, items: Vec<Value>) -> Result<ServiceReply, ServiceReply> {
+    let number = |name: &str| match call.request.query(name) {
+        None => Ok(None),
+        Some(text) => text.parse::<usize>().map(Some).map_err(|error| {
+            bad_request("InvalidQueryParameter", format!("`{name}={text}`: {error}."))
+        }),
+    };
+    let skip = number("$skiptoken")?.unwrap_or(0);
+    let top = number("$top")?.filter(|top| *top > 0);
+    let total = items.len();
+    let page: Vec<_> = items.into_iter().skip(skip).take(top.unwrap_or(usize::MAX)).collect();
+    let next = skip + page.len();
+    let mut body = json!({ "value": page });
+    if next < total {
+        body["nextLink"] = json!(next_link(call, next));
+    }
+    Ok(json_reply(call, StatusCode::OK, &body))
+}
+
+/// The same list from `skip` on, on the host that the client used.
+fn next_link(call: &OperationContext<'_>, skip: usize) -> String {
+    let request = call.request;
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for (name, value) in &request.query {
+        if !name.eq_ignore_ascii_case("$skiptoken") {
+            query.append_pair(name, value);
+        }
+    }
+    query.append_pair("$skiptoken", &skip.to_string());
+    format!("https://{}{}?{}", request.host, request.path, query.finish())
+}
+
+fn authority_url(call: &OperationContext<'_>, tenant: &str) -> String {
+    let host =
+        call.endpoint.cloud.endpoints().map_or("login.microsoftonline.com", |e| e.authority_host);
+    format!("https://{host}/{tenant}")
+}
+
+/// The audiences of Azure Resource Manager: its URL and its old name, with and without a slash.
+fn arm_audiences(call: &OperationContext<'_>) -> Vec<String> {
+    let Some(endpoints) = call.endpoint.cloud.endpoints() else { return Vec::new() };
+    let bases = [endpoints.arm_url(), endpoints.arm_audience.to_owned()];
+    bases.into_iter().flat_map(|base| [format!("{base}/"), base]).collect()
+}
+
+fn token_error_code_and_message(problem: &BearerTokenError) -> (&'static str, String) {
+    let code = match problem {
+        BearerTokenError::Missing => "AuthenticationFailed",
+        BearerTokenError::Malformed | BearerTokenError::NotIssuedHere => "InvalidAuthenticationToken",
+        BearerTokenError::Audience { .. } => "InvalidAuthenticationTokenAudience",
+        BearerTokenError::Lifetime => "ExpiredAuthenticationToken",
+    };
+    (code, format!("Authentication failed: {problem}."))
+}

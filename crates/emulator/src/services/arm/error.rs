@@ -1,0 +1,124 @@
+//! What Azure Resource Manager says when it does not do what was asked.
+//!
+//! The envelope is `{"error":{"code","message"}}`; clients branch on the code. Reference: "Troubleshoot
+//! common Azure deployment errors" and the codes that the resource providers document.
+
+use http::StatusCode;
+use serde_json::json;
+
+use crate::authorization::AccessScope;
+use crate::request::ServiceReply;
+use crate::token::AuthenticatedCaller;
+
+/// A refusal of Azure Resource Manager.
+#[derive(Debug)]
+pub(super) enum ArmServiceError<'a> {
+    /// The token is missing or does not count here.
+    InvalidToken {
+        /// `AuthenticationFailed`, `InvalidAuthenticationToken…`, `ExpiredAuthenticationToken`.
+        code: &'static str,
+        /// Where tokens are obtained: authority and tenant.
+        authority: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// No role assignment grants the action.
+    Unauthorized {
+        /// Who asked.
+        caller: &'a AuthenticatedCaller,
+        /// The action.
+        action: &'a str,
+        /// The scope at which it was evaluated.
+        scope: &'a AccessScope,
+        /// Why no assignment grants it.
+        nearest_miss: String,
+    },
+    /// The query has no `api-version`.
+    ApiVersionMissing,
+    /// `api-version` is no version.
+    ApiVersionInvalid(&'a str),
+    /// There is no such subscription.
+    SubscriptionNotFound(&'a str),
+    /// There is no such resource group.
+    ResourceGroupNotFound(&'a str),
+    /// There is no such resource.
+    ResourceNotFound(&'a AccessScope),
+    /// Another refusal with its status and code.
+    Other(StatusCode, &'static str, String),
+}
+
+impl ArmServiceError<'_> {
+    /// The refusal as a reply; the ledger keeps the code.
+    pub(super) fn to_reply(&self) -> ServiceReply {
+        let (status, code) = self.status_and_code();
+        let error = json!({ "error": { "code": code, "message": self.message() } });
+        let reply =
+            ServiceReply::json(status, &error).with_header("x-ms-failure-cause", "gateway").with_rejection_reason(code);
+        match self {
+            Self::InvalidToken { authority, message, .. } => {
+                // The message repeats what the token says, and a quote would end the value.
+                let message = message.replace('"', "'");
+                reply.with_header(
+                    "www-authenticate",
+                    format!(
+                        "Bearer authorization_uri=\"{authority}\", error=\"invalid_token\", error_description=\"{message}\""
+                    ),
+                )
+            }
+            Self::Unauthorized { action, scope, .. } => {
+                reply.with_rejection_reason(format!("{code}: {action} at {scope}"))
+            }
+            _ => reply,
+        }
+    }
+
+    fn status_and_code(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::InvalidToken { code, .. } => (StatusCode::UNAUTHORIZED, code),
+            Self::Unauthorized { .. } => (StatusCode::FORBIDDEN, "AuthorizationFailed"),
+            Self::ApiVersionMissing => (StatusCode::BAD_REQUEST, "MissingApiVersionParameter"),
+            Self::ApiVersionInvalid(_) => (StatusCode::BAD_REQUEST, "InvalidApiVersionParameter"),
+            Self::SubscriptionNotFound(_) => (StatusCode::NOT_FOUND, "SubscriptionNotFound"),
+            Self::ResourceGroupNotFound(_) => (StatusCode::NOT_FOUND, "ResourceGroupNotFound"),
+            Self::ResourceNotFound(id) if is_blob_container(id) => {
+                (StatusCode::NOT_FOUND, "ContainerNotFound")
+            }
+            Self::ResourceNotFound(_) => (StatusCode::NOT_FOUND, "ResourceNotFound"),
+            Self::Other(status, code, _) => (*status, code),
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::InvalidToken { message, .. } | Self::Other(_, _, message) => message.clone(),
+            Self::Unauthorized { caller, action, scope, nearest_miss: miss } => format!(
+                "The client '{}' with object id '{}' does not have authorization to perform action '{action}' over scope '{scope}': {miss}. Role assignments take some minutes to take effect after they were changed.",
+                caller.app_id, caller.object_id
+            ),
+            Self::ApiVersionMissing => {
+                "The query parameter `api-version` is required on every request.".to_owned()
+            }
+            Self::ApiVersionInvalid(text) => format!("`{text}` is no api-version."),
+            Self::SubscriptionNotFound(id) => format!("The subscription '{id}' could not be found."),
+            Self::ResourceGroupNotFound(name) => {
+                format!("The resource group '{name}' could not be found.")
+            }
+            Self::ResourceNotFound(id) => format!("The resource '{id}' was not found."),
+        }
+    }
+}
+
+/// Whether an id is of a blob container, whose absence has a code of its own.
+fn is_blob_container(id: &AccessScope) -> bool {
+    id.as_str().rsplit('/').nth(1).is_some_and(|kind| kind.eq_ignore_ascii_case("containers"))
+}
+
+/// A request that is not well-formed: 400.
+pub(super) fn bad_request(code: &'static str, message: impl Into<String>) -> ServiceReply {
+    ArmServiceError::Other(StatusCode::BAD_REQUEST, code, message.into()).to_reply()
+}
+
+/// A request that contradicts what is there: 409.
+pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> ServiceReply {
+    ArmServiceError::Other(StatusCode::CONFLICT, code, message.into()).to_reply()
+}

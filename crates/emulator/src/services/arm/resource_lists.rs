@@ -1,0 +1,71 @@
+//! Lists across types: `/resources` of a group or a subscription. `az` finds a vault without its
+//! group this way.
+
+use serde_json::Value;
+
+use super::odata_filter::ODataFilter;
+use super::access::{authenticate, group_scope, list_reply, is_authorized, require_group, parse_request_scope};
+use super::resource_store::{RESOURCE_GROUP_TYPE, ArmResource};
+use crate::authorization::AccessScope;
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
+
+/// `GET /subscriptions/{id}/resources`: what the caller may read.
+pub(super) fn list_subscription_resources(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let whole = parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
+    list_readable_at_scope(call, &whole)
+}
+
+/// `GET …/resourceGroups/{group}/resources`: what the caller may read.
+pub(super) fn list_group_resources(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let group = group_scope(call)?;
+    let caller = authenticate(call)?;
+    super::access::authorize(
+        call,
+        &caller,
+        "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
+        &group,
+    )?;
+    require_group(call)?;
+    list_readable_at_scope(call, &group)
+}
+
+fn list_readable_at_scope(call: &mut OperationContext<'_>, at: &AccessScope) -> Result<ServiceReply, ServiceReply> {
+    let caller = authenticate(call)?;
+    let filter = ODataFilter::from_request(call, &["resourceType", "resourceGroup", "name"])?;
+    let items = call
+        .world()
+        .resources
+        .within(at)
+        .filter(|resource| resource.kind != RESOURCE_GROUP_TYPE && is_top_level(resource))
+        .filter(|resource| matches_filter(&filter, resource))
+        .filter(|resource| is_authorized(call, &caller, &format!("{}/read", resource.kind), &resource.id))
+        .map(resource_summary_json)
+        .collect();
+    list_reply(call, items)
+}
+
+fn matches_filter(filter: &ODataFilter, resource: &ArmResource) -> bool {
+    let holds = |field: &str, found: &str| {
+        filter.equals_value(field).is_none_or(|wanted| found.eq_ignore_ascii_case(wanted))
+    };
+    let group = resource.id.as_str().split('/').nth(4).unwrap_or_default();
+    holds("resourceType", &resource.kind)
+        && holds("resourceGroup", group)
+        && holds("name", resource.name())
+}
+
+/// Children such as subnets are not in these lists.
+fn is_top_level(resource: &ArmResource) -> bool {
+    resource.kind.matches('/').count() == 1
+}
+
+/// The resource without its properties, as these lists show it.
+fn resource_summary_json(resource: &ArmResource) -> Value {
+    let mut wire = resource.to_json();
+    if let Value::Object(fields) = &mut wire {
+        fields.remove("properties");
+        fields.remove("systemData");
+    }
+    wire
+}

@@ -1,0 +1,115 @@
+//! Reading what is stored: one resource, those of a group, those of a parent, those of a
+//! subscription. The type, and with it the permission, is read from the path.
+
+use http::StatusCode;
+use lanyard_vocabulary::ArmResourceId;
+
+use super::access::{authenticate, authorize_call, list_reply, is_authorized, path_scope, json_reply, require_group, parse_request_scope};
+use super::error::{ArmServiceError, bad_request};
+use super::resource_store::ArmResource;
+use crate::authorization::AccessScope;
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
+
+/// `GET {id}` of a resource: permission `<type>/read`.
+pub(super) fn get_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (wire, etag) = {
+        let resource = authorize_and_find(call)?;
+        (resource.to_json(), resource.etag())
+    };
+    let tagged = wire.get("etag").is_some();
+    let reply = json_reply(call, StatusCode::OK, &wire);
+    Ok(if tagged { reply.with_header("etag", etag) } else { reply })
+}
+
+/// The resource that a `GET` names, for a caller who may read it.
+pub(super) fn authorize_and_find<'c>(call: &'c mut OperationContext<'_>) -> Result<&'c ArmResource, ServiceReply> {
+    let id = path_scope(call)?;
+    authorize_call(call, &format!("{}/read", resource_type(&id)?), &id)?;
+    find_resource(call, &id)
+}
+
+/// A resource, or the refusal for what is missing.
+pub(super) fn find_resource<'c>(call: &'c OperationContext<'_>, id: &AccessScope) -> Result<&'c ArmResource, ServiceReply> {
+    require_group(call)?;
+    call.world().resources.resource(id).ok_or_else(|| ArmServiceError::ResourceNotFound(id).to_reply())
+}
+
+/// `GET` of a collection in a resource group or below a resource: permission `<type>/read` there.
+pub(super) fn list_child_collection(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (parent, kind) = parse_collection_path(call)?;
+    authorize_call(call, &format!("{kind}/read"), &parent)?;
+    require_group(call)?;
+    require_parent(call, &parent)?;
+    let items = call.world().resources.of_type_within(&parent, &kind).map(ArmResource::to_json).collect();
+    list_reply(call, items)
+}
+
+/// `GET` of a collection of a subscription: what the caller may read of it.
+pub(super) fn list_in_subscription(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (subscription, kind) = parse_collection_path(call)?;
+    list_readable(call, &subscription, &kind, &format!("{kind}/read"), |_| true)
+}
+
+/// The `wanted` resources of a type below `subscription` that the caller may do `action` to. A
+/// caller who has no assignment anywhere below is refused.
+pub(super) fn list_readable(
+    call: &mut OperationContext<'_>,
+    subscription: &AccessScope,
+    kind: &str,
+    action: &str,
+    wanted: impl Fn(&ArmResource) -> bool,
+) -> Result<ServiceReply, ServiceReply> {
+    let caller = authenticate(call)?;
+    let authorization = &call.world().authorization;
+    let any = authorization
+        .of_principal(caller.object_id)
+        .any(|held| held.scope.contains(subscription) || subscription.contains(&held.scope));
+    if !any {
+        super::access::authorize(call, &caller, action, subscription)?;
+    }
+    let items = call
+        .world()
+        .resources
+        .of_type_within(subscription, kind)
+        .filter(|resource| wanted(resource) && is_authorized(call, &caller, action, &resource.id))
+        .map(ArmResource::to_json)
+        .collect();
+    list_reply(call, items)
+}
+
+/// The type of the resource that an id names.
+pub(super) fn resource_type(id: &AccessScope) -> Result<String, ServiceReply> {
+    let parsed: Result<ArmResourceId, _> = id.as_str().parse();
+    match parsed.map(|id| id.resource_type()) {
+        Ok(Some(kind)) => Ok(kind),
+        Ok(None) => Err(bad_request("InvalidResourceId", format!("'{id}' names no resource."))),
+        Err(error) => Err(bad_request("InvalidResourceId", error.to_string())),
+    }
+}
+
+/// The parent of a collection's path, and the type of its members.
+fn parse_collection_path(call: &OperationContext<'_>) -> Result<(AccessScope, String), ServiceReply> {
+    let path = path_scope(call)?;
+    let kind = resource_type(&path.child("_"))?;
+    let segments: Vec<_> = path.as_str().trim_start_matches('/').split('/').collect();
+    // Without the collection itself; of a group, without `providers/<namespace>` too.
+    let direct =
+        segments.len() >= 3 && segments[segments.len() - 3].eq_ignore_ascii_case("providers");
+    let kept = segments.len() - if direct { 3 } else { 1 };
+    Ok((parse_request_scope(&format!("/{}", segments[..kept].join("/")))?, kind))
+}
+
+/// Collections below a resource need that resource. `blobServices/default` and its like are there
+/// with their account.
+fn require_parent(call: &OperationContext<'_>, parent: &AccessScope) -> Result<(), ServiceReply> {
+    let trimmed = parent.as_str().strip_suffix("/default").and_then(|text| text.rsplit_once('/'));
+    let parent = match trimmed {
+        Some((account, _)) => parse_request_scope(account)?,
+        None => parent.clone(),
+    };
+    match call.world().resources.resource(&parent) {
+        Some(_) => Ok(()),
+        None => Err(ArmServiceError::ResourceNotFound(&parent).to_reply()),
+    }
+}

@@ -1,0 +1,149 @@
+//! What the control API changes in the world: credentials rotate, drills break, tokens are minted.
+
+use http::StatusCode;
+use lanyard_vocabulary::{EntraClientId, Component};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{parse_body, control_error};
+use crate::operation_context::OperationContext;
+use crate::fault_plan::{FaultPlan, apply_fault_plan};
+use crate::request::ServiceReply;
+use crate::seed::{SeedError, rotate_credential, mint_subject_token};
+use crate::token::TokenPolicy;
+
+/// What `POST rotate` takes: a component by its name in the HostedCluster API, or a client id.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RotateCredentialRequest {
+    component: Option<String>,
+    client_id: Option<EntraClientId>,
+    /// Bytes that the credential document has beyond what it needs.
+    #[serde(default)]
+    padding: usize,
+}
+
+/// What `POST federated-token` takes; without a field, what the seeded credential trusts.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SubjectTokenRequest {
+    subject: Option<String>,
+    audience: Option<String>,
+}
+
+/// `POST rotate`: a new certificate for an identity, as a new version of its vault secret.
+pub(super) fn rotate_component_credential(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let asked: RotateCredentialRequest = parse_body(call)?;
+    let component = component_to_rotate(call, &asked)?;
+    let now = call.now;
+    let (world, ids) = call.azure_and_ids();
+    let issued = rotate_credential(world, component, ids, now, asked.padding);
+    let issued = issued.map_err(|error| seed_error_reply(&error))?;
+    Ok(ServiceReply::json(StatusCode::CREATED, &issued))
+}
+
+fn component_to_rotate(call: &OperationContext<'_>, asked: &RotateCredentialRequest) -> Result<Component, ServiceReply> {
+    let invalid = |message: &str| control_error(StatusCode::BAD_REQUEST, "IdentityInvalid", message);
+    match (&asked.component, asked.client_id) {
+        (Some(name), None) => {
+            name.parse::<Component>().map_err(|error| invalid(&error.to_string()))
+        }
+        (None, Some(client)) => {
+            let mut rows = call.world().roster.identities_of_client(client);
+            let first = rows.next().ok_or_else(|| {
+                control_error(
+                    StatusCode::NOT_FOUND,
+                    "IdentityNotFound",
+                    "No component has this client id; `GET /lanyard/v1/world` lists them.",
+                )
+            })?;
+            if rows.all(|row| row.shares_secret(first)) {
+                Ok(first.component)
+            } else {
+                Err(invalid(
+                    "Several secrets hold credentials of this client id: name one of its components.",
+                ))
+            }
+        }
+        _ => Err(invalid("Name the identity by `component` or by `clientId`, one of them.")),
+    }
+}
+
+/// `POST drills`: breaks one hop of one component, in the world as it runs.
+pub(super) fn inject_identity_fault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let drill: FaultPlan = parse_body(call)?;
+    let now = call.now;
+    let (world, ids) = call.azure_and_ids();
+    apply_fault_plan(world, drill, ids, now).map_err(|error| seed_error_reply(&error))?;
+    Ok(ServiceReply::json(StatusCode::CREATED, &drill))
+}
+
+fn seed_error_reply(error: &SeedError) -> ServiceReply {
+    let message =
+        error.hint().map_or_else(|| format!("{error}."), |hint| format!("{error}: {hint}."));
+    control_error(StatusCode::CONFLICT, "WorldRefuses", &message)
+}
+
+/// `PUT tokens`: how long tokens live that are issued from now on.
+pub(super) fn set_token_policy(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let policy: TokenPolicy = parse_body(call)?;
+    call.azure_mut().tokens = policy;
+    Ok(ServiceReply::json(StatusCode::OK, &policy))
+}
+
+/// `POST federated-token`: a subject token as a cluster would project it into a pod.
+pub(super) fn mint_subject_token_for_request(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let asked: SubjectTokenRequest = if call.request.body.is_empty() {
+        SubjectTokenRequest { subject: None, audience: None }
+    } else {
+        parse_body(call)?
+    };
+    let guests = call.world().roster.guests.as_ref().ok_or_else(no_test_clients_reply)?;
+    let subject = asked.subject.unwrap_or_else(|| guests.subject.clone());
+    let audience = asked.audience.unwrap_or_else(|| guests.audience.clone());
+    let minted = mint_subject_token(call.world, &subject, &audience, call.ids, call.now);
+    let token = minted
+        .map_err(|error| control_error(StatusCode::CONFLICT, "WorldRefuses", &format!("{error}.")))?;
+    Ok(ServiceReply::json(StatusCode::CREATED, &json!({ "token": token })))
+}
+
+/// `GET identity-header`: what clients of the App Service protocol set `IDENTITY_HEADER` to.
+pub(super) fn get_identity_header(call: &OperationContext<'_>) -> ServiceReply {
+    let header = &call.world().imds.identity_header;
+    ServiceReply::json(StatusCode::OK, &json!({ "identityHeader": header }))
+}
+
+/// `GET guests`: how other people's clients sign in. Beside [`identity_header`] the one reply that
+/// hands out credentials.
+pub(super) fn get_test_clients(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let guests = call.world().roster.guests.as_ref().ok_or_else(no_test_clients_reply)?;
+    Ok(ServiceReply::json(
+        StatusCode::OK,
+        &json!({
+            "tenant": guests.tenant,
+            "vaultHost": guests.vault_host,
+            "secretName": guests.secret_name,
+            "withheldSecretName": guests.withheld_secret_name,
+            "secret": { "clientId": guests.secret_client, "clientSecret": guests.secret },
+            "certificate": {
+                "clientId": guests.certificate_client,
+                "certificatePem": guests.certificate,
+            },
+            "federated": {
+                "clientId": guests.federated_client,
+                "issuer": guests.issuer,
+                "subject": guests.subject,
+                "audience": guests.audience,
+            },
+            "identityHeader": call.world().imds.identity_header,
+        }),
+    ))
+}
+
+fn no_test_clients_reply() -> ServiceReply {
+    control_error(
+        StatusCode::NOT_FOUND,
+        "NoGuests",
+        "The world was seeded without guests: set `guests` in its plan.",
+    )
+}

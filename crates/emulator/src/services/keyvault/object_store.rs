@@ -1,0 +1,291 @@
+//! Versioned objects with soft delete: what secrets, keys and certificates have in common.
+//!
+//! Names compare without case and keep the case of their creator.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// The objects of one kind in a vault.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct VersionedObjectStore<T> {
+    objects: BTreeMap<String, StoredVaultObject<T>>,
+}
+
+/// An object with its versions, oldest first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct StoredVaultObject<T> {
+    /// The name as its creator wrote it.
+    pub(crate) name: String,
+    /// The versions, never empty.
+    pub(crate) versions: Vec<StoredObjectVersion<T>>,
+    /// Set while the object is deleted and can be recovered.
+    pub(crate) deletion: Option<SoftDeletion>,
+}
+
+/// When an object was deleted, and when it is gone for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SoftDeletion {
+    /// When it was deleted.
+    pub(crate) at: Timestamp,
+    /// When it is purged.
+    pub(crate) purge_at: Timestamp,
+}
+
+/// One version of an object.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct StoredObjectVersion<T> {
+    /// 32 hexadecimal digits.
+    pub(crate) id: String,
+    /// Attributes.
+    pub(crate) attributes: StoredObjectAttributes,
+    /// Tags.
+    pub(crate) tags: BTreeMap<String, String>,
+    /// What the version holds.
+    pub(crate) content: T,
+}
+
+/// The attributes of a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredObjectAttributes {
+    /// Whether reads are answered.
+    pub(crate) enabled: bool,
+    /// `nbf`: informational, it blocks no read.
+    pub(crate) not_before: Option<Timestamp>,
+    /// `exp`: informational, it blocks no read.
+    pub(crate) expires: Option<Timestamp>,
+    /// When the version was made.
+    pub(crate) created: Timestamp,
+    /// When its attributes, tags or content type changed last.
+    pub(crate) updated: Timestamp,
+}
+
+/// Why a shelf did not do what was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ObjectStoreError {
+    /// No such object or version.
+    NotFound,
+    /// The name belongs to a deleted object that can be recovered.
+    NameTaken,
+}
+
+/// A name cannot be used: it belongs to a deleted object that can be recovered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeletedNameConflict;
+
+impl From<DeletedNameConflict> for ObjectStoreError {
+    fn from(DeletedNameConflict: DeletedNameConflict) -> Self {
+        Self::NameTaken
+    }
+}
+
+impl StoredObjectAttributes {
+    /// Enabled, without `nbf` and `exp`.
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self { enabled: true, not_before: None, expires: None, created: now, updated: now }
+    }
+}
+
+impl<T> Default for VersionedObjectStore<T> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new() }
+    }
+}
+
+impl<T> StoredVaultObject<T> {
+    /// The current version.
+    pub(crate) fn latest(&self) -> Option<&StoredObjectVersion<T>> {
+        self.versions.last()
+    }
+
+    fn version_index(&self, version: Option<&str>) -> Option<usize> {
+        match version {
+            None => self.versions.len().checked_sub(1),
+            Some(id) => self.versions.iter().position(|held| held.id.eq_ignore_ascii_case(id)),
+        }
+    }
+}
+
+impl<T> VersionedObjectStore<T> {
+    /// Adds a version, with a new object if there is none of the name.
+    pub(crate) fn push_version(&mut self, name: &str, version: StoredObjectVersion<T>) -> Result<(), DeletedNameConflict> {
+        let object = self.objects.entry(name.to_ascii_lowercase()).or_insert_with(|| StoredVaultObject {
+            name: name.to_owned(),
+            versions: Vec::new(),
+            deletion: None,
+        });
+        if object.deletion.is_some() {
+            return Err(DeletedNameConflict);
+        }
+        object.versions.push(version);
+        Ok(())
+    }
+
+    /// An object that is not deleted.
+    pub(crate) fn object(&self, name: &str) -> Result<&StoredVaultObject<T>, ObjectStoreError> {
+        self.objects
+            .get(&name.to_ascii_lowercase())
+            .filter(|object| object.deletion.is_none())
+            .ok_or(ObjectStoreError::NotFound)
+    }
+
+    /// A version of an object, or its current one.
+    pub(crate) fn version(
+        &self,
+        name: &str,
+        version: Option<&str>,
+    ) -> Result<(&StoredVaultObject<T>, &StoredObjectVersion<T>), ObjectStoreError> {
+        let object = self.object(name)?;
+        object
+            .version_index(version)
+            .and_then(|at| object.versions.get(at))
+            .map(|version| (object, version))
+            .ok_or(ObjectStoreError::NotFound)
+    }
+
+    /// A version of an object to change, or its current one.
+    pub(crate) fn version_mut(
+        &mut self,
+        name: &str,
+        version: Option<&str>,
+    ) -> Result<&mut StoredObjectVersion<T>, ObjectStoreError> {
+        let object = self
+            .objects
+            .get_mut(&name.to_ascii_lowercase())
+            .filter(|object| object.deletion.is_none())
+            .ok_or(ObjectStoreError::NotFound)?;
+        let at = object.version_index(version).ok_or(ObjectStoreError::NotFound)?;
+        object.versions.get_mut(at).ok_or(ObjectStoreError::NotFound)
+    }
+
+    /// The objects that are (not) deleted and come after `marker`, in the order of their names.
+    pub(crate) fn objects_after(
+        &self,
+        marker: Option<&str>,
+        deleted: bool,
+    ) -> impl Iterator<Item = &StoredVaultObject<T>> {
+        let from =
+            marker.map_or(Bound::Unbounded, |name| Bound::Excluded(name.to_ascii_lowercase()));
+        self.objects
+            .range((from, Bound::Unbounded))
+            .map(|(_, object)| object)
+            .filter(move |object| object.deletion.is_some() == deleted)
+    }
+
+    /// Deletes an object so that it can be recovered until `retention` has passed.
+    pub(crate) fn soft_delete(
+        &mut self,
+        name: &str,
+        now: Timestamp,
+        retention: SignedDuration,
+    ) -> Result<(), ObjectStoreError> {
+        let object = self
+            .objects
+            .get_mut(&name.to_ascii_lowercase())
+            .filter(|object| object.deletion.is_none())
+            .ok_or(ObjectStoreError::NotFound)?;
+        let purge_at = now.checked_add(retention).unwrap_or(Timestamp::MAX);
+        object.deletion = Some(SoftDeletion { at: now, purge_at });
+        Ok(())
+    }
+
+    /// A deleted object.
+    pub(crate) fn deleted_object(&self, name: &str) -> Result<&StoredVaultObject<T>, ObjectStoreError> {
+        self.objects
+            .get(&name.to_ascii_lowercase())
+            .filter(|object| object.deletion.is_some())
+            .ok_or(ObjectStoreError::NotFound)
+    }
+
+    /// Takes a deletion back.
+    pub(crate) fn recover(&mut self, name: &str) -> Result<(), ObjectStoreError> {
+        self.deleted_object(name)?;
+        let object =
+            self.objects.get_mut(&name.to_ascii_lowercase()).ok_or(ObjectStoreError::NotFound)?;
+        object.deletion = None;
+        Ok(())
+    }
+
+    /// Removes a deleted object for good.
+    pub(crate) fn purge(&mut self, name: &str) -> Result<(), ObjectStoreError> {
+        self.deleted_object(name)?;
+        self.objects.remove(&name.to_ascii_lowercase());
+        Ok(())
+    }
+
+    /// Removes an object with all its versions, as if it had never been there.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<StoredVaultObject<T>> {
+        self.objects.remove(&name.to_ascii_lowercase())
+    }
+
+    /// Removes what was to be purged by `now`.
+    pub(crate) fn purge_expired(&mut self, now: Timestamp) {
+        self.objects
+            .retain(|_, object| object.deletion.is_none_or(|deletion| now < deletion.purge_at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version_with_id(id: &str) -> StoredObjectVersion<u8> {
+        StoredObjectVersion {
+            id: id.to_owned(),
+            attributes: StoredObjectAttributes::new(Timestamp::UNIX_EPOCH),
+            tags: BTreeMap::new(),
+            content: 0,
+        }
+    }
+
+    fn store_with_objects(names: &[&str]) -> VersionedObjectStore<u8> {
+        let mut shelf = VersionedObjectStore::default();
+        for name in names {
+            shelf.push_version(name, version_with_id("1")).unwrap();
+        }
+        shelf
+    }
+
+    #[test]
+    fn latest_version_is_the_last_one_pushed() {
+        let mut shelf = store_with_objects(&["Name"]);
+        shelf.push_version("NAME", version_with_id("2")).unwrap();
+        let (object, latest) = shelf.version("name", None).unwrap();
+        assert_eq!((object.name.as_str(), latest.id.as_str()), ("Name", "2"));
+        assert_eq!(shelf.version("name", Some("1")).unwrap().1.id, "1");
+        assert_eq!(shelf.version("name", Some("3")).unwrap_err(), ObjectStoreError::NotFound);
+    }
+
+    #[test]
+    fn a_deleted_object_keeps_its_name_until_it_is_purged() {
+        let mut shelf = store_with_objects(&["a"]);
+        let retention = SignedDuration::from_hours(24);
+        shelf.soft_delete("a", Timestamp::UNIX_EPOCH, retention).unwrap();
+        assert_eq!(shelf.object("a").unwrap_err(), ObjectStoreError::NotFound);
+        assert_eq!(shelf.push_version("a", version_with_id("2")), Err(DeletedNameConflict));
+        shelf.recover("a").unwrap();
+        shelf.push_version("a", version_with_id("2")).unwrap();
+        assert_eq!(shelf.purge("a"), Err(ObjectStoreError::NotFound));
+        shelf.soft_delete("a", Timestamp::UNIX_EPOCH, retention).unwrap();
+        shelf.purge_expired(Timestamp::UNIX_EPOCH + SignedDuration::from_hours(23));
+        assert!(shelf.deleted_object("a").is_ok());
+        shelf.purge_expired(Timestamp::UNIX_EPOCH + retention);
+        assert!(shelf.deleted_object("a").is_err());
+        shelf.push_version("a", version_with_id("3")).unwrap();
+    }
+
+    #[test]
+    fn objects_are_listed_by_name_and_by_deletion_state() {
+        let mut shelf = store_with_objects(&["c", "A", "b"]);
+        shelf.soft_delete("b", Timestamp::UNIX_EPOCH, SignedDuration::from_hours(1)).unwrap();
+        let names = |marker, deleted| -> Vec<_> {
+            shelf.objects_after(marker, deleted).map(|object| object.name.clone()).collect()
+        };
+        assert_eq!(names(None, false), ["A", "c"]);
+        assert_eq!(names(Some("a"), false), ["c"]);
+        assert_eq!(names(None, true), ["b"]);
+    }
+}

@@ -1,0 +1,293 @@
+//! Requests that name the path of the socket as their host.
+//!
+//! The kubelet asks registration sockets (`GetInfo`, `NotifyRegistrationStatus`) through a client
+//! of grpc-go whose target is the bare path, so `:authority` is that path with every slash
+//! escaped, as in `%2Fvar%2Flib%2Fkubelet%2F…` (seen with kubelet 1.36.3; the same code is in
+//! 1.34). RFC 3986 has no such host, and the HTTP/2 server underneath answers `PROTOCOL_ERROR`
+//! before anybody sees the request. Who is meant is plain on a socket, so the first request of a
+//! connection gets the authority that all other clients of such sockets send. The header table of
+//! the connection keeps it, which is where later requests take it from.
+//!
+//! This needs no decoding of values: in a header block (RFC 7541) an authority is a literal with
+//! the name of entry 1 of the static table, and one literal is put in the place of another.
+
+/// What a client says first (RFC 9113, 3.4).
+const PREFACE_LENGTH: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
+const FRAME_HEADER_LENGTH: usize = 9;
+/// The type of a HEADERS frame and its flags (RFC 9113, 6.2).
+const HEADERS_FRAME_TYPE: u8 = 1;
+const PADDED: u8 = 0x08;
+const WITH_PRIORITY: u8 = 0x20;
+/// The largest frame that a client may send before the server allowed more.
+const MAX_FRAME_SIZE: usize = 16_384;
+
+/// `:authority` in the static table (RFC 7541, appendix A).
+const AUTHORITY_TABLE_INDEX: usize = 1;
+const LOCALHOST_LITERAL: &[u8] = b"\x09localhost";
+
+/// What arrives on a connection, until its first request has passed.
+#[derive(Debug)]
+pub(super) struct AuthorityRewriter {
+    state: RewriteState,
+    /// The beginning of a frame that is not passed on before it is whole.
+    buffered: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RewriteState {
+    /// Bytes that concern nobody, and how many are left of them.
+    PassThrough(usize),
+    /// The head of a frame.
+    FrameHeader,
+    /// A HEADERS frame of this length, with its head.
+    HeadersFrame(usize),
+    /// The first request is through.
+    Done,
+}
+
+impl AuthorityRewriter {
+    pub(super) const fn new() -> Self {
+        Self { state: RewriteState::PassThrough(PREFACE_LENGTH), buffered: Vec::new() }
+    }
+
+    /// Whether everything that comes passes as it is.
+    pub(super) fn is_done(&self) -> bool {
+        self.state == RewriteState::Done
+    }
+
+    /// What the server reads for bytes that came. Nothing but an unfinished head or request is
+    /// held back, so that neither side waits for the other.
+    pub(super) fn rewrite(&mut self, mut input: &[u8]) -> Vec<u8> {
+        let mut output = Vec::with_capacity(input.len());
+        while !input.is_empty() {
+            match self.state {
+                RewriteState::Done => {
+                    output.extend_from_slice(input);
+                    break;
+                }
+                RewriteState::PassThrough(left) => {
+                    let (now, later) = input.split_at(left.min(input.len()));
+                    output.extend_from_slice(now);
+                    input = later;
+                    let left = left - now.len();
+                    self.state = if left == 0 { RewriteState::FrameHeader } else { RewriteState::PassThrough(left) };
+                }
+                RewriteState::FrameHeader => {
+                    input = self.buffer_up_to(input, FRAME_HEADER_LENGTH);
+                    if self.buffered.len() == FRAME_HEADER_LENGTH {
+                        self.state = state_after_header(&self.buffered);
+                        if !matches!(self.state, RewriteState::HeadersFrame(_)) {
+                            output.append(&mut self.buffered);
+                        }
+                    }
+                }
+                RewriteState::HeadersFrame(length) => {
+                    input = self.buffer_up_to(input, length);
+                    if self.buffered.len() == length {
+                        // What is no header block is the server's to refuse.
+                        let changed = replace_authority(&self.buffered);
+                        output.extend(changed.unwrap_or_else(|| self.buffered.clone()));
+                        self.buffered = Vec::new();
+                        self.state = RewriteState::Done;
+                    }
+                }
+            }
+        }
+        output
+    }
+
+    /// Holds up to `length` bytes altogether and returns the rest.
+    fn buffer_up_to<'a>(&mut self, input: &'a [u8], length: usize) -> &'a [u8] {
+        let (now, later) = input.split_at((length - self.buffered.len()).min(input.len()));
+        self.buffered.extend_from_slice(now);
+        later
+    }
+}
+
+/// What follows the head of a frame.
+fn state_after_header(head: &[u8]) -> RewriteState {
+    let length = frame_length(head);
+    match head.get(3) {
+        Some(&HEADERS_FRAME_TYPE) if (1..=MAX_FRAME_SIZE).contains(&length) => RewriteState::HeadersFrame(FRAME_HEADER_LENGTH + length),
+        // Empty or too large, which the server refuses by itself.
+        Some(&HEADERS_FRAME_TYPE) => RewriteState::Done,
+        _ if length == 0 => RewriteState::FrameHeader,
+        _ => RewriteState::PassThrough(length),
+    }
+}
+
+fn frame_length(head: &[u8]) -> usize {
+    head.iter().take(3).fold(0, |length, byte| length << 8 | usize::from(*byte))
+}
+
+/// The HEADERS frame with another authority, if it has one.
+fn replace_authority(frame: &[u8]) -> Option<Vec<u8>> {
+    let (head, payload) = frame.split_at_checked(FRAME_HEADER_LENGTH)?;
+    let flags = *head.get(4)?;
+    let before = usize::from(flags & PADDED != 0) + 5 * usize::from(flags & WITH_PRIORITY != 0);
+    let padding = if flags & PADDED == 0 { 0 } else { usize::from(*payload.first()?) };
+    let block = payload.get(before..payload.len().checked_sub(padding)?)?;
+    let (from, to) = find_authority_value(block)?;
+    let old = before + from..before + to;
+    let mut changed = payload.to_vec();
+    changed.splice(old, LOCALHOST_LITERAL.iter().copied());
+    let [_, length @ ..] = u32::try_from(changed.len()).ok()?.to_be_bytes();
+    Some([&length, head.get(3..)?, &changed].concat())
+}
+
+/// Where the value of the authority begins and ends in a header block, its length included.
+fn find_authority_value(block: &[u8]) -> Option<(usize, usize)> {
+    let mut at = 0;
+    loop {
+        let first = *block.get(at)?;
+        let (prefix, is_literal) = match first {
+            0x80.. => (7, false),
+            0x40.. => (6, true),
+            0x20.. => (5, false),
+            _ => (4, true),
+        };
+        let (index, next) = decode_integer(block, at, prefix)?;
+        at = next;
+        if !is_literal {
+            continue;
+        }
+        if index == 0 {
+            at = end_of_string(block, at)?;
+        }
+        let end = end_of_string(block, at)?;
+        if index == AUTHORITY_TABLE_INDEX {
+            return Some((at, end));
+        }
+        at = end;
+    }
+}
+
+fn end_of_string(block: &[u8], at: usize) -> Option<usize> {
+    let (length, next) = decode_integer(block, at, 7)?;
+    let end = next.checked_add(length)?;
+    (end <= block.len()).then_some(end)
+}
+
+/// An integer whose first byte has `prefix` bits of it (RFC 7541, 5.1), and where it ends.
+fn decode_integer(block: &[u8], at: usize, prefix: u32) -> Option<(usize, usize)> {
+    let mask = (1_usize << prefix) - 1;
+    let first = usize::from(*block.get(at)?) & mask;
+    if first < mask {
+        return Some((first, at + 1));
+    }
+    let (mut value, mut shift, mut at) = (mask, 0_u32, at + 1);
+    loop {
+        let byte = *block.get(at)?;
+        // Nothing in a frame of this size is longer.
+        if shift > 21 {
+            return None;
+        }
+        value += usize::from(byte & 0x7f) << shift;
+        shift += 7;
+        at += 1;
+        if byte & 0x80 == 0 {
+            return Some((value, at));
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PATH: &str = "%2Fvar%2Flib%2Fkubelet%2Fplugins_registry%2Fdriver-reg.sock";
+
+    fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).expect("short frames only");
+        [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+    }
+
+    fn literal(name: u8, value: &str) -> Vec<u8> {
+        let length = u8::try_from(value.len()).expect("short values only");
+        [&[0x40 | name, length], value.as_bytes()].concat()
+    }
+
+    /// `:method POST`, `:scheme http`, `:path`, an authority, `content-type`, `te`.
+    fn header_block(authority: &str) -> Vec<u8> {
+        let te = [&[0x00, 0x02], b"te".as_slice(), &[0x08], b"trailers"].concat();
+        let path = literal(4, "/pluginregistration.Registration/GetInfo");
+        let kind = literal(31, "application/grpc");
+        [&[0x83, 0x86], &path[..], &literal(1, authority), &kind, &te].concat()
+    }
+
+    /// All that a client of grpc-go says in its first request on a connection.
+    pub(in crate::socket) fn first_request(authority: &str) -> Vec<u8> {
+        let settings = frame(4, 0, 0, &[]);
+        let headers = frame(HEADERS_FRAME_TYPE, 0x04, 1, &header_block(authority));
+        let data = frame(0, 0x01, 1, &[0, 0, 0, 0, 0]);
+        [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..], &headers, &data].concat()
+    }
+
+    #[test]
+    fn socket_path_as_authority_is_replaced_with_localhost() {
+        let mut opening = AuthorityRewriter::new();
+        assert_eq!(opening.rewrite(&first_request(PATH)), first_request("localhost"));
+        assert!(opening.is_done());
+    }
+
+    #[test]
+    fn replacement_preserves_padding_and_priority() {
+        let payload =
+            |authority: &str| [&[3, 0, 0, 0, 0, 9], &header_block(authority)[..], &[0, 0, 0]].concat();
+        let flags = 0x04 | PADDED | WITH_PRIORITY;
+        let changed = replace_authority(&frame(HEADERS_FRAME_TYPE, flags, 1, &payload(PATH)));
+        assert_eq!(changed, Some(frame(HEADERS_FRAME_TYPE, flags, 1, &payload("localhost"))));
+    }
+
+    #[test]
+    fn a_long_authority_counts_its_length_in_more_bytes() {
+        let value = "%2F".repeat(60);
+        let long = [&[0x41, 0x7f, 53], value.as_bytes()].concat();
+        assert_eq!(find_authority_value(&long), Some((1, long.len())));
+    }
+
+    #[test]
+    fn malformed_header_blocks_are_passed_through() {
+        for payload in [&[0x41, 0x7f][..], &[0x41, 0x05, b'a'], &[], &[0x82], &[0xff; 9]] {
+            let mut opening = AuthorityRewriter { state: RewriteState::FrameHeader, buffered: Vec::new() };
+            let headers = frame(HEADERS_FRAME_TYPE, 0x04, 1, payload);
+            assert_eq!(opening.rewrite(&headers), headers, "{payload:?}");
+        }
+    }
+
+    #[test]
+    fn settings_frame_is_passed_through_immediately() {
+        let mut opening = AuthorityRewriter::new();
+        let greeting = &first_request(PATH)[..PREFACE_LENGTH + FRAME_HEADER_LENGTH];
+        assert_eq!(opening.rewrite(greeting), greeting);
+    }
+
+    proptest! {
+        #[test]
+        fn output_is_independent_of_how_input_is_split(cuts in prop::collection::vec(1_usize..40, 1..40)) {
+            let whole = [first_request(PATH), frame(HEADERS_FRAME_TYPE, 0x04, 3, &[0x83, 0xbe])].concat();
+            let (mut opening, mut passed, mut rest) = (AuthorityRewriter::new(), Vec::new(), &whole[..]);
+            for cut in cuts.iter().cycle() {
+                let (now, later) = rest.split_at((*cut).min(rest.len()));
+                passed.extend(opening.rewrite(now));
+                rest = later;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            let expected = [first_request("localhost"), frame(HEADERS_FRAME_TYPE, 0x04, 3, &[0x83, 0xbe])].concat();
+            prop_assert_eq!(passed, expected);
+        }
+
+        #[test]
+        fn arbitrary_input_never_panics_or_loses_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let mut opening = AuthorityRewriter { state: RewriteState::FrameHeader, buffered: Vec::new() };
+            let passed = opening.rewrite(&bytes);
+            if !opening.is_done() {
+                prop_assert_eq!([passed, opening.buffered].concat(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A vault in memory, for tests: one RSA key, and whatever is to go wrong.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::rsa::{
+    KeyPairComponents, KeySize, OAEP_SHA256_MGF1SHA256, OaepPrivateDecryptingKey,
+    OaepPublicEncryptingKey, Pkcs1PrivateDecryptingKey, Pkcs1PublicEncryptingKey,
+    PrivateDecryptingKey, PublicKeyComponents,
+};
+use aws_lc_rs::signature::RsaKeyPair;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use lanyard_clock::{Clock as _, ManualClock};
+use lanyard_vocabulary::Cloud;
+use parking_lot::Mutex;
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use crate::algorithm::KeyAlgorithm;
+use crate::annotations::VaultReplyHeaders;
+use crate::error::{KeyOperationError, VaultErrorReply};
+use crate::key::{PinnedKey, VaultKind};
+use crate::vault::{KmsKeyOperation, VaultKeyClient, KeyResult};
+
+/// One software key, and ciphertexts that the other plugins decrypt.
+pub(crate) fn test_vector() -> Value {
+    serde_json::from_str(include_str!("../fixtures/vector.json")).unwrap()
+}
+
+/// A text of the vector.
+pub(crate) fn vector_text(pointer: &str) -> String {
+    test_vector().pointer(pointer).unwrap().as_str().unwrap().to_owned()
+}
+
+/// The key of the vector.
+pub(crate) fn vector_key() -> PinnedKey {
+    PinnedKey::new(
+        Cloud::Public.endpoints().unwrap(),
+        VaultKind::Vault,
+        "example".parse().unwrap(),
+        "mykey".parse().unwrap(),
+        "ABCD".parse().unwrap(),
+    )
+}
+
+/// What a vault does instead of what it was asked.
+#[derive(Debug)]
+pub(crate) enum FakeVaultFault {
+    /// It fails with a status.
+    Status(u16),
+    /// It never answers.
+    NoReply,
+    /// It answers after a while.
+    DelayedReply(ManualClock, Duration),
+    /// There is never a token to ask with.
+    NoToken,
+    /// It answers with another `kid`.
+    Kid(Option<&'static str>),
+    /// It answers with another value.
+    Value(String),
+}
+
+/// A vault with one key.
+#[derive(Debug)]
+pub(crate) struct FakeKmsVault {
+    pkcs8: Vec<u8>,
+    /// What is to go wrong, in order.
+    pub(crate) faults: Mutex<VecDeque<FakeVaultFault>>,
+    /// What was asked: operation, algorithm, value.
+    pub(crate) requests: Mutex<Vec<(KmsKeyOperation, KeyAlgorithm, String)>>,
+}
+
+impl FakeKmsVault {
+    /// The vault of the vector's key.
+    pub(crate) fn with_vector_key() -> Self {
+        let part = |name: &str| URL_SAFE_NO_PAD.decode(vector_text(&format!("/key/{name}"))).unwrap();
+        let components = KeyPairComponents {
+            public_key: PublicKeyComponents { n: part("n"), e: part("e") },
+            d: part("d"),
+            p: part("p"),
+            q: part("q"),
+            dP: part("dp"),
+            dQ: part("dq"),
+            qInv: part("qi"),
+        };
+        Self::from_key_pair(&RsaKeyPair::from_components(&components).unwrap())
+    }
+
+    /// A vault with a new key.
+    pub(crate) fn with_new_key(size: KeySize) -> Self {
+        Self::from_key_pair(&RsaKeyPair::generate(size).unwrap())
+    }
+
+    fn from_key_pair(pair: &RsaKeyPair) -> Self {
+        let pkcs8 = pair.as_der().unwrap().as_ref().to_vec();
+        Self { pkcs8, faults: Mutex::default(), requests: Mutex::default() }
+    }
+
+    pub(crate) fn inject_faults(&self, instead: impl IntoIterator<Item = FakeVaultFault>) {
+        self.faults.lock().extend(instead);
+    }
+
+    pub(crate) fn request_count(&self) -> usize {
+        self.requests.lock().len()
+    }
+
+    fn compute(&self, operation: KmsKeyOperation, algorithm: KeyAlgorithm, input: &[u8]) -> Option<Vec<u8>> {
+        let key = PrivateDecryptingKey::from_pkcs8(&self.pkcs8).unwrap();
+        let mut output = vec![0; key.key_size_bytes()];
+        let oaep = &OAEP_SHA256_MGF1SHA256;
+        let length = match (operation, algorithm) {
+            (KmsKeyOperation::Encrypt, KeyAlgorithm::RsaOaep256) => {
+                let key = OaepPublicEncryptingKey::new(key.public_key()).unwrap();
+                key.encrypt(oaep, input, &mut output, None).ok()?.len()
+            }
+            (KmsKeyOperation::Encrypt, KeyAlgorithm::Rsa15) => {
+                let key = Pkcs1PublicEncryptingKey::new(key.public_key()).unwrap();
+                key.encrypt(input, &mut output).ok()?.len()
+            }
+            (KmsKeyOperation::Decrypt, KeyAlgorithm::RsaOaep256) => {
+                let key = OaepPrivateDecryptingKey::new(key).unwrap();
+                key.decrypt(oaep, input, &mut output, None).ok()?.len()
+            }
+            (KmsKeyOperation::Decrypt, KeyAlgorithm::Rsa15) => {
+                let key = Pkcs1PrivateDecryptingKey::new(key).unwrap();
+                key.decrypt(input, &mut output).ok()?.len()
+            }
+        };
+        output.truncate(length);
+        Some(output)
+    }
+}
+
+fn status_error(status: u16) -> KeyOperationError {
+    let reply = VaultErrorReply { status, code: None, message: "scripted".to_owned() };
+    match status {
+        403 => KeyOperationError::KeyUnusable(reply),
+        429 => KeyOperationError::Throttled { reply, retry_after: Some(Duration::from_secs(1)) },
+        500.. => KeyOperationError::Failed { reply, retry_after: None },
+        _ => KeyOperationError::Refused(reply),
+    }
+}
+
+#[async_trait]
+impl VaultKeyClient for FakeKmsVault {
+    async fn prepare_token(&self) -> Result<(), KeyOperationError> {
+        let is_silent = matches!(self.faults.lock().front(), Some(FakeVaultFault::NoToken));
+        if is_silent {
+            self.faults.lock().pop_front();
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+
+    async fn run_operation(
+        &self,
+        operation: KmsKeyOperation,
+        algorithm: KeyAlgorithm,
+        value: &str,
+    ) -> Result<KeyResult, KeyOperationError> {
+        self.requests.lock().push((operation, algorithm, value.to_owned()));
+        let instead = self.faults.lock().pop_front();
+        // Whoever else asks at the same time gets to it.
+        tokio::task::yield_now().await;
+        let input = URL_SAFE_NO_PAD.decode(value).map_err(|_malformed| status_error(400))?;
+        let output = self.compute(operation, algorithm, &input).ok_or_else(|| status_error(400));
+        let mut result = KeyResult {
+            kid: Some(vector_key().url().to_owned()),
+            value: Zeroizing::new(output.map(|output| URL_SAFE_NO_PAD.encode(output))?),
+            reply_headers: VaultReplyHeaders { date: "now".to_owned(), ..VaultReplyHeaders::default() },
+        };
+        match instead {
+            None => {}
+            Some(FakeVaultFault::Status(status)) => return Err(status_error(status)),
+            Some(FakeVaultFault::NoReply | FakeVaultFault::NoToken) => std::future::pending().await,
+            Some(FakeVaultFault::DelayedReply(clock, after)) => clock.sleep(after).await,
+            Some(FakeVaultFault::Kid(kid)) => result.kid = kid.map(str::to_owned),
+            Some(FakeVaultFault::Value(value)) => result.value = Zeroizing::new(value),
+        }
+        Ok(result)
+    }
+}

@@ -1,0 +1,137 @@
+//! Where a process may be made to crash, so that it can be seen what the next one finds.
+//!
+//! Unit tests count the calls that change the disk and let one fail, as after a crash. The crash
+//! matrix names a [`Step`] and lets a real process kill itself there (feature `crash-points`).
+
+use std::io;
+
+use crate::volume_step::Step;
+
+/// Burns down with every changing call; once spent, each further call fails, as after a crash
+/// (whatever would clean up fails too). Outside tests it has no length and never ends.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FailPoint {
+    #[cfg(test)]
+    remaining_calls: Option<std::sync::Arc<std::sync::atomic::AtomicUsize>>,
+    #[cfg(test)]
+    fails_once: bool,
+    #[cfg(feature = "crash-points")]
+    crash_point: Option<CrashPoint>,
+}
+
+impl FailPoint {
+    /// A fuse that lets `calls` changing calls pass.
+    #[cfg(test)]
+    pub(crate) fn failing_after(calls: usize) -> Self {
+        Self { remaining_calls: Some(std::sync::Arc::new(calls.into())), ..Self::default() }
+    }
+
+    /// A fuse that lets `calls` changing calls pass, fails one, and lets all others pass.
+    #[cfg(test)]
+    pub(crate) fn failing_once_after(calls: usize) -> Self {
+        Self { fails_once: true, ..Self::failing_after(calls) }
+    }
+
+    /// A fuse that kills the process at a step.
+    #[cfg(feature = "crash-points")]
+    #[cfg_attr(not(test), expect(clippy::needless_update, reason = "tests have more fields"))]
+    pub(crate) fn crashing_at(crash_point: Option<CrashPoint>) -> Self {
+        Self { crash_point, ..Self::default() }
+    }
+
+    /// Whether the fuse has ended.
+    #[cfg(test)]
+    pub(crate) fn is_exhausted(&self) -> bool {
+        use std::sync::atomic::Ordering::SeqCst;
+        self.remaining_calls.as_ref().is_some_and(|left| left.load(SeqCst) == 0)
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "only tests crash")]
+    pub(crate) fn burn(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn count_call(&self) -> io::Result<()> {
+        use std::sync::atomic::Ordering::SeqCst;
+        let Some(left) = &self.remaining_calls else { return Ok(()) };
+        left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).map(|_| ()).map_err(
+            |_spent| {
+                if self.fails_once {
+                    left.store(usize::MAX, SeqCst);
+                }
+                io::Error::other("crashed here")
+            },
+        )
+    }
+
+    /// Stands right before a step.
+    #[cfg(feature = "crash-points")]
+    pub(crate) fn reach_step(&self, step: Step) {
+        if let Some(crash) = &self.crash_point {
+            crash.kill_if_reached(step);
+        }
+    }
+
+    /// Stands right before a step.
+    #[cfg(not(feature = "crash-points"))]
+    #[expect(clippy::unused_self, reason = "only a build for the crash matrix crashes")]
+    pub(crate) const fn reach(&self, _step: Step) {}
+}
+
+#[cfg(feature = "crash-points")]
+pub use point::{CrashPoint, ParseCrashPointError};
+
+#[cfg(feature = "crash-points")]
+mod point {
+    use std::str::FromStr;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::Step;
+
+    /// Where the process shall kill itself: the name of a step, or `step#2` for the second time
+    /// that it is reached.
+    #[derive(Debug, Clone)]
+    pub struct CrashPoint {
+        step: Step,
+        remaining_hits: Arc<AtomicUsize>,
+    }
+
+    impl CrashPoint {
+        pub(super) fn kill_if_reached(&self, step: Step) {
+            if step != self.step || self.remaining_hits.fetch_sub(1, Ordering::SeqCst) != 1 {
+                return;
+            }
+            tracing::warn!(%step, "the process kills itself, as it was told to");
+            if kill_process(getpid(), Signal::KILL).is_ok() {
+                loop {
+                    std::thread::park();
+                }
+            }
+        }
+    }
+
+    impl FromStr for CrashPoint {
+        type Err = ParseCrashPointError;
+
+        fn from_str(text: &str) -> Result<Self, Self::Err> {
+            let refused = || ParseCrashPointError { text: text.to_owned() };
+            let (name, time) = text.split_once('#').unwrap_or((text, "1"));
+            let step = Step::ALL.iter().copied().find(|step| step.name() == name);
+            let time = time.parse().ok().filter(|time| *time > 0).ok_or_else(refused)?;
+            Ok(Self { step: step.ok_or_else(refused)?, remaining_hits: Arc::new(AtomicUsize::new(time)) })
+        }
+    }
+
+    /// A text names no step.
+    #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+    #[error("{text:?} is not the name of a step, with `#` and a number at most")]
+    pub struct ParseCrashPointError {
+        /// The text as it came.
+        pub text: String,
+    }
+}

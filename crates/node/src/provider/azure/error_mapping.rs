@@ -1,0 +1,84 @@
+//! What an error of the vaults is called where people look.
+
+use lanyard_credential::TokenError;
+use lanyard_keyvault::{
+    FetchError, ReaderIdentityError, NodeVaultError, ReadError, ReaderCredentialError, VaultReadError,
+};
+use lanyard_vocabulary::{OutcomeCode, causes};
+
+use crate::provider::ProviderError;
+
+/// The refusal that an error stands for.
+pub(super) fn provider_error(error: &NodeVaultError) -> ProviderError {
+    let refusal = ProviderError::new(outcome_code(error), format_error_chain(error));
+    let refusal = match error.hint() {
+        Some(hint) => refusal.with_hint(hint),
+        None => refusal,
+    };
+    ProviderError { retry: error.retry(), suppressed_for: error.circuit_open_for(), ..refusal }
+}
+
+fn outcome_code(error: &NodeVaultError) -> OutcomeCode {
+    match error {
+        NodeVaultError::Identity(error) => identity_outcome_code(error),
+        NodeVaultError::Reader(ReaderCredentialError::Token(_)) => OutcomeCode::TokenNotFound,
+        NodeVaultError::Reader(_) => OutcomeCode::TokenUnavailable,
+        NodeVaultError::Token(error) => vault_outcome_code(error),
+        NodeVaultError::Fetch(FetchError::Read(ReadError::VolumeTooLarge { .. })) => {
+            OutcomeCode::SecretProviderClassInvalid
+        }
+        NodeVaultError::Fetch(FetchError::Read(ReadError::NotEnoughMemory { .. })) => {
+            OutcomeCode::VolumeMemoryExhausted
+        }
+        NodeVaultError::Fetch(FetchError::Read(error)) => {
+            error.vault_error().map_or(OutcomeCode::ObjectNotFound, vault_outcome_code)
+        }
+        NodeVaultError::Fetch(FetchError::Decode(_)) => OutcomeCode::DecodeFailed,
+        // What is left is about the class: its cloud, and what later versions add.
+        _ => OutcomeCode::SecretProviderClassInvalid,
+    }
+}
+
+fn identity_outcome_code(error: &ReaderIdentityError) -> OutcomeCode {
+    match error {
+        ReaderIdentityError::NoTokens
+        | ReaderIdentityError::NoTokenForAudience { .. }
+        | ReaderIdentityError::TokenExpired { .. } => OutcomeCode::TokenNotFound,
+        ReaderIdentityError::NoPublishSecrets
+        | ReaderIdentityError::SecretKeyMissing { .. }
+        | ReaderIdentityError::MalformedSecret { .. }
+        | ReaderIdentityError::SecretNotText => OutcomeCode::CredentialsNotFound,
+        _ => OutcomeCode::SecretProviderClassInvalid,
+    }
+}
+
+fn vault_outcome_code(error: &VaultReadError) -> OutcomeCode {
+    match error {
+        VaultReadError::NotFound(_) => OutcomeCode::ObjectNotFound,
+        VaultReadError::Disabled(_) => OutcomeCode::ObjectDisabled,
+        VaultReadError::Forbidden(_) | VaultReadError::Unauthorized(_) => OutcomeCode::VaultForbidden,
+        // That it is the node itself, the text says.
+        VaultReadError::Throttled { .. } | VaultReadError::ThrottledCoolDown { .. } | VaultReadError::RequestQueueFull { .. } => {
+            OutcomeCode::VaultThrottled
+        }
+        VaultReadError::UntrustedVault { .. } => OutcomeCode::VaultUntrusted,
+        VaultReadError::Token { source } => {
+            TokenError::of(source).map_or(OutcomeCode::TokenUnavailable, token_outcome_code)
+        }
+        // It failed, was not reached, or something else answered in its place.
+        _ => OutcomeCode::VaultUnavailable,
+    }
+}
+
+fn token_outcome_code(error: &TokenError) -> OutcomeCode {
+    match error {
+        TokenError::ManagedIdentity(answer) if answer.status() == 400 => {
+            OutcomeCode::IdentityNotAssigned
+        }
+        TokenError::InMemoryToken { .. } | TokenError::InMemoryTokenExpired { .. } => {
+            OutcomeCode::TokenNotFound
+        }
+        _ if error.is_refusal() => OutcomeCode::IdentityRefused,
+        _ => OutcomeCode::TokenUnavailable,
+    }
+}

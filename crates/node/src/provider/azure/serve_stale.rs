@@ -1,0 +1,63 @@
+//! What a class says about an outage of its vault.
+
+use std::time::Duration;
+
+use lanyard_api::SecretProviderClass;
+use lanyard_vocabulary::OutcomeCode;
+
+use crate::provider::ProviderError;
+use crate::rotation::PollInterval;
+
+/// How old what is served in an outage may be, as a class says by annotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ServeStaleLimit(Duration);
+
+impl ServeStaleLimit {
+    /// The annotation: a duration in the form of Go, up to a week.
+    pub(super) const ANNOTATION: &str = "lanyard.dev/serve-stale";
+
+    /// Reads the annotation. One that cannot be read is refused: who asks for help in an outage
+    /// has to learn before it that there is none.
+    pub(super) fn parse(class: &SecretProviderClass) -> Result<Option<Self>, ProviderError> {
+        let annotations = class.metadata.annotations.as_ref();
+        let Some(text) = annotations.and_then(|all| all.get(Self::ANNOTATION)) else {
+            return Ok(None);
+        };
+        // The bounds of an interval of the node's owner: a second to a week.
+        let age: PollInterval =
+            text.parse().map_err(|error: crate::rotation::ParseIntervalError| {
+                let message = format!("annotation `{}`: {error}", Self::ANNOTATION);
+                ProviderError::new(OutcomeCode::SecretProviderClassInvalid, message)
+                    .with_hint("write the greatest age as a duration of up to a week, such as `4h`")
+            })?;
+        Ok(Some(Self(age.duration())))
+    }
+
+    /// The greatest age.
+    pub(super) const fn max_age(self) -> Duration {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Option<ServeStaleLimit>, ProviderError> {
+        let mut class = SecretProviderClass::default();
+        let annotation = (ServeStaleLimit::ANNOTATION.to_owned(), text.to_owned());
+        class.metadata.annotations = Some([annotation].into());
+        ServeStaleLimit::parse(&class)
+    }
+
+    #[test]
+    fn serve_stale_annotation_accepts_only_durations() {
+        assert_eq!(ServeStaleLimit::parse(&SecretProviderClass::default()).unwrap(), None);
+        assert_eq!(parse("4h").unwrap(), Some(ServeStaleLimit(Duration::from_hours(4))));
+        for bad in ["", "yes", "true", "-1h", "4", "10000h"] {
+            let refused = parse(bad).unwrap_err();
+            assert_eq!(refused.code, OutcomeCode::SecretProviderClassInvalid, "{bad}");
+            assert!(refused.message.contains(ServeStaleLimit::ANNOTATION), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The place of a volume below the kubelet's directory, and what is done to it.
+//!
+//! No call follows a symbolic link below the kubelet's directory: what is planted there leads a
+//! privileged process nowhere.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    self, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags,
+};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::directory::{OpenDirectory, VolumeDiskError, DiskOperation, disk_error};
+use crate::fail_point::FailPoint;
+use crate::mount::{TmpfsMountError, MountOperation};
+use crate::mount_table::MountTable;
+use crate::target_path::parse_target_below;
+
+/// Where a volume is, or shall be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MountTarget {
+    kubelet_dir: PathBuf,
+    relative_path: PathBuf,
+    path: PathBuf,
+}
+
+/// What tells one mount from another, for as long as it is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MountId(u64);
+
+/// What stands at a place, seen from outside.
+#[derive(Debug)]
+pub(crate) enum TargetState {
+    /// Nothing.
+    Absent,
+    /// A directory of the file system around it.
+    Directory,
+    /// A symbolic link, or one on the way.
+    Symlink,
+    /// Something that is no directory.
+    File,
+    /// A mount that cannot be read.
+    DeadMount,
+    /// A mount.
+    Mounted {
+        /// Its root.
+        root: OpenDirectory,
+        /// Which one it is.
+        id: MountId,
+        /// How many lie on one another.
+        layers: usize,
+        /// Whether it is in memory.
+        in_memory: bool,
+    },
+}
+
+impl MountTarget {
+    /// The place that `target` names; nothing where it is not below `kubelet_dir` or not in its
+    /// shortest form.
+    pub(crate) fn parse(kubelet_dir: &Path, target: &Path) -> Option<Self> {
+        let below = parse_target_below(kubelet_dir, target).ok()?;
+        Some(Self {
+            kubelet_dir: kubelet_dir.to_owned(),
+            relative_path: below.to_owned(),
+            path: target.to_owned(),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The mount that is seen at the place, if one is. Two calls of the system.
+    pub(crate) fn mount_id(&self) -> Result<Option<MountId>, VolumeDiskError> {
+        match self.open_target(OFlags::PATH | OFlags::DIRECTORY) {
+            Ok(handle) => self.mount_id_of(&handle),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(errno) => Err(self.disk_error_at(DiskOperation::Open, errno)),
+        }
+    }
+
+    /// Whether something may be mounted at the place: what cannot be looked at may.
+    pub(crate) fn may_be_mounted(&self) -> bool {
+        !matches!(self.mount_id(), Ok(None))
+    }
+
+    fn mount_id_of(&self, handle: &OwnedFd) -> Result<Option<MountId>, VolumeDiskError> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
+        let stat = fs::statx(handle, c"", flags, StatxFlags::MNT_ID)
+            .map_err(|errno| self.disk_error_at(DiskOperation::Read, errno))?;
+        let is_root = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+        Ok(is_root.then_some(MountId(stat.stx_mnt_id)))
+    }
+
+    /// What stands at the place.
+    pub(crate) fn state(&self, fuse: &FailPoint) -> Result<TargetState, VolumeDiskError> {
+        match self.read_state(fuse) {
+            Err(error) if is_dead_mount_error(&error) && self.layers()? > 0 => Ok(TargetState::DeadMount),
+            looked => looked,
+        }
+    }
+
+    fn read_state(&self, fuse: &FailPoint) -> Result<TargetState, VolumeDiskError> {
+        let handle = match self.open_target(OFlags::PATH) {
+            Ok(handle) => handle,
+            Err(Errno::NOENT) => return Ok(TargetState::Absent),
+            Err(Errno::LOOP) => return Ok(TargetState::Symlink),
+            Err(Errno::NOTDIR) => return Ok(TargetState::File),
+            Err(errno) => return Err(self.disk_error_at(DiskOperation::Open, errno)),
+        };
+        let stat = fs::fstat(&handle).map_err(|errno| self.disk_error_at(DiskOperation::Read, errno))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {}
+            FileType::Symlink => return Ok(TargetState::Symlink),
+            _ => return Ok(TargetState::File),
+        }
+        let Some(id) = self.mount_id_of(&handle)? else { return Ok(TargetState::Directory) };
+        let kind = fs::fstatfs(&handle).map_err(|errno| self.disk_error_at(DiskOperation::Read, errno))?;
+        let root = self
+            .open_target(OFlags::RDONLY | OFlags::DIRECTORY)
+            .map(|file| OpenDirectory::from_fd(file, &self.path, fuse.clone()))
+            .map_err(|errno| self.disk_error_at(DiskOperation::Open, errno))?;
+        root.list()?;
+        let in_memory = kind.f_type == crate::mount::TMPFS_MAGIC;
+        Ok(TargetState::Mounted { root, id, layers: self.layers()?.max(1), in_memory })
+    }
+
+    /// Makes the directory and those above it that are missing, and opens it.
+    pub(crate) fn create(&self) -> Result<OwnedFd, VolumeDiskError> {
+        let mut folder = self.open_kubelet_dir().map_err(|errno| self.disk_error_at(DiskOperation::Open, errno))?;
+        for part in self.relative_path.components() {
+            let name: &Path = part.as_ref();
+            match fs::mkdirat(&folder, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(self.disk_error_at(DiskOperation::Create, errno)),
+            }
+            let flags = OFlags::PATH | OFlags::DIRECTORY | NO_FOLLOW_FLAGS;
+            folder = fs::openat2(&folder, name, flags, Mode::empty(), RESOLVE_FLAGS)
+                .map_err(|errno| self.disk_error_at(DiskOperation::Open, errno))?;
+        }
+        Ok(folder)
+    }
+
+    /// Takes the topmost mount away; whoever has it open reads on.
+    pub(crate) fn unmount_layer(&self) -> Result<(), TmpfsMountError> {
+        match unmount(&self.path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH) {
+            Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+            Err(errno) => Err(TmpfsMountError::SystemCall {
+                operation: MountOperation::Unmount,
+                dir: self.path.clone(),
+                source: errno.into(),
+            }),
+        }
+    }
+
+    /// The directory at the place, if there is one.
+    pub(crate) fn open_directory(&self, fuse: &FailPoint) -> Result<Option<OpenDirectory>, VolumeDiskError> {
+        match self.open_target(OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(file) => Ok(Some(OpenDirectory::from_fd(file, &self.path, fuse.clone()))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.disk_error_at(DiskOperation::Open, errno)),
+        }
+    }
+
+    /// Removes the directory unless something is in it; one that is gone is fine.
+    pub(crate) fn remove_if_empty(&self) -> Result<(), VolumeDiskError> {
+        let removed = || {
+            let root = self.open_kubelet_dir()?;
+            let name = self.relative_path.file_name().ok_or(Errno::INVAL)?;
+            let above = self.relative_path.parent().filter(|above| !above.as_os_str().is_empty());
+            let flags = OFlags::PATH | OFlags::DIRECTORY | NO_FOLLOW_FLAGS;
+            let folder = match above {
+                Some(above) => fs::openat2(&root, above, flags, Mode::empty(), RESOLVE_FLAGS)?,
+                None => root,
+            };
+            fs::unlinkat(&folder, name, AtFlags::REMOVEDIR)
+        };
+        match removed() {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::NOTEMPTY) => {
+                let target = self.path.display();
+                tracing::warn!(%target, "the directory holds what is not ours, and stays");
+                Ok(())
+            }
+            Err(errno) => Err(self.disk_error_at(DiskOperation::Remove, errno)),
+        }
+    }
+
+    fn layers(&self) -> Result<usize, VolumeDiskError> {
+        // The table knows no link on the way to the kubelet's directory.
+        let path = match std::fs::canonicalize(&self.kubelet_dir) {
+            Ok(dir) => dir.join(&self.relative_path),
+            Err(_) => self.path.clone(),
+        };
+        Ok(MountTable::load()?.layer_count(&path))
+    }
+
+    fn open_kubelet_dir(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        fs::open(&self.kubelet_dir, flags, Mode::empty())
+    }
+
+    fn open_target(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        fs::openat2(self.open_kubelet_dir()?, &self.relative_path, flags | NO_FOLLOW_FLAGS, Mode::empty(), RESOLVE_FLAGS)
+    }
+
+    fn disk_error_at(&self, operation: DiskOperation, errno: Errno) -> VolumeDiskError {
+        disk_error(operation, &self.path, errno)
+    }
+}
+
+/// Whether the kernel opens paths without following links and tells a mount from what it lies on
+/// (Linux 5.8: openat2(2), and `STATX_MNT_ID` and `STATX_ATTR_MOUNT_ROOT` of statx(2)). A
+/// directory that is not there cannot tell, and passes.
+pub(crate) fn has_required_kernel_features(dir: &Path) -> bool {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(root) = fs::open(dir, flags, Mode::empty()) else { return true };
+    let opened = fs::openat2(&root, c".", flags, Mode::empty(), RESOLVE_FLAGS);
+    let stat = fs::statx(&root, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
+    opened.is_ok()
+        && stat.is_ok_and(|stat| {
+            stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
+                && StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID)
+        })
+}
+
+/// Whether a failure is that of a file system that nobody serves any more.
+fn is_dead_mount_error(error: &VolumeDiskError) -> bool {
+    [Errno::NOTCONN, Errno::STALE, Errno::IO, Errno::HOSTDOWN, Errno::CONNABORTED, Errno::TIMEDOUT]
+        .iter()
+        .any(|errno| error.source.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+const NO_FOLLOW_FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
+const RESOLVE_FLAGS: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+
+/// As the kubelet makes the directories above.
+const DIRECTORY_MODE: u32 = 0o750;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn current_kernel_has_the_required_features() {
+        assert!(has_required_kernel_features(Path::new("/")));
+        assert!(has_required_kernel_features(Path::new("/absent")));
+    }
+}

@@ -1,0 +1,65 @@
+//! Variation without randomness.
+
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use jiff::Timestamp;
+
+/// A number that looks random and can be drawn again: from a digest of what it is for, of the
+/// volume, and of the time that the wait counts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DeterministicJitter(u64);
+
+impl DeterministicJitter {
+    pub(super) fn of(purpose: &str, volume_id: &str, at: Timestamp) -> Self {
+        let text = format!("{purpose}\0{volume_id}\0{}", at.as_nanosecond());
+        let digest = digest(&SHA256, text.as_bytes());
+        let mut first = [0; 8];
+        first.copy_from_slice(&digest.as_ref()[..8]);
+        Self(u64::from_be_bytes(first))
+    }
+
+    /// A time in `[0, range)`, every one as likely as the other.
+    pub(super) fn offset_within(self, range: Duration) -> Duration {
+        let nanos = (range.as_nanos().saturating_mul(u128::from(self.0))) >> 64;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// `wait`, up to this part of it longer.
+    pub(super) fn lengthen(self, wait: Duration, part: u32) -> Duration {
+        wait.saturating_add(self.offset_within(wait / part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_thousand_volumes_are_spread_evenly_over_the_range() {
+        let range = Duration::from_secs(100);
+        let mut tenths = [0_u32; 10];
+        for number in 0..1_000 {
+            let draw = DeterministicJitter::of("poll", &format!("csi-{number}"), Timestamp::UNIX_EPOCH);
+            let seconds = draw.offset_within(range).as_secs();
+            tenths[usize::try_from(seconds / 10).unwrap()] += 1;
+        }
+        // Five standard deviations of a fair draw.
+        assert!(tenths.iter().all(|count| (53..=147).contains(count)), "{tenths:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn jitter_stays_in_its_range_and_is_repeatable(id in ".{0,80}", nanos in 0_i64.., wait in 0_u64..=604_800_000) {
+            let at = Timestamp::from_nanosecond(i128::from(nanos)).unwrap();
+            let wait = Duration::from_millis(wait);
+            let draw = DeterministicJitter::of("poll", &id, at);
+            prop_assert_eq!(draw, DeterministicJitter::of("poll", &id, at));
+            prop_assert!(draw.offset_within(wait) <= wait);
+            let beyond = draw.lengthen(wait, 10);
+            prop_assert!(beyond >= wait && beyond <= wait + wait / 10);
+        }
+    }
+}

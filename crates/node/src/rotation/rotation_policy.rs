@@ -1,0 +1,216 @@
+//! What a SecretProviderClass wishes of rotation: our annotations on it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use lanyard_api::SecretProviderClass;
+use serde::{Deserialize, Serialize};
+
+use super::interval::{IntervalBounds, ParseIntervalError, PollInterval};
+
+/// What the annotations of a class say about rotation. A wish that cannot be read is left out and
+/// told: [`ClassWishes::problems`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RotationPolicy {
+    /// [`ClassWishes::INTERVAL`].
+    pub interval: Option<PollInterval>,
+    /// [`ClassWishes::REFRESH`].
+    pub refresh: Option<RefreshRequest>,
+    /// [`ClassWishes::ACCEPT_OLDER`].
+    pub accept_older: BTreeSet<OlderVersion>,
+    /// What could not be read.
+    pub problems: Vec<AnnotationProblem>,
+}
+
+impl RotationPolicy {
+    /// How often the volumes of the class are looked at; otherwise as often as the node says.
+    pub const INTERVAL: &str = "lanyard.dev/rotation-poll-interval";
+
+    /// Any new value makes the volumes of the class due at once, whatever the interval.
+    pub const REFRESH: &str = "lanyard.dev/refresh";
+
+    /// Credentials that are accepted though they are older than the mounted ones, as a list of
+    /// `<object id>@<version>`, separated by commas. Each is accepted once per volume.
+    pub const ACCEPT_OLDER: &str = "lanyard.dev/accept-older";
+
+    /// Reads the annotations of a class.
+    pub fn parse(class: &SecretProviderClass, bounds: IntervalBounds) -> Self {
+        let annotation = |key| class.metadata.annotations.as_ref().and_then(|it| it.get(key));
+        let mut problems = Vec::new();
+        let interval = annotation(Self::INTERVAL).and_then(|text| {
+            PollInterval::parse_within(text, bounds)
+                .map_err(|error| problems.push(AnnotationProblem::Interval(error)))
+                .ok()
+        });
+        let accept_older = annotation(Self::ACCEPT_OLDER)
+            .into_iter()
+            .flat_map(|text| text.split(','))
+            .map(str::trim)
+            .filter(|entry| !entry.is_empty())
+            .filter_map(|entry| {
+                entry.parse().map_err(|error| problems.push(AnnotationProblem::Older(error))).ok()
+            })
+            .collect();
+        let refresh = annotation(Self::REFRESH).and_then(|text| RefreshRequest::of(text));
+        Self { interval, refresh, accept_older, problems }
+    }
+}
+
+/// The value of the annotation that asks for a refresh, by its fingerprint: a marker remembers
+/// it, however long it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RefreshRequest(String);
+
+impl RefreshRequest {
+    /// The wish of this value; an empty one is none.
+    pub fn of(value: &str) -> Option<Self> {
+        use fmt::Write;
+
+        if value.is_empty() {
+            return None;
+        }
+        let digest = digest(&SHA256, value.as_bytes());
+        let hex = digest.as_ref().iter().take(16).fold(String::new(), |mut hex, byte| {
+            // Writing into a String cannot fail.
+            let _written = write!(hex, "{byte:02x}");
+            hex
+        });
+        Some(Self(hex))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// One version of one object that may be older than the mounted one: `<object id>@<version>`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OlderVersion {
+    /// The id, as in the pod status.
+    pub id: String,
+    /// The version.
+    pub version: String,
+}
+
+impl FromStr for OlderVersion {
+    type Err = ParseOlderVersionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.rsplit_once('@')
+            .filter(|(id, version)| !id.is_empty() && !version.is_empty())
+            .map(|(id, version)| Self { id: id.to_owned(), version: version.to_owned() })
+            .ok_or_else(|| ParseOlderVersionError { text: text.to_owned() })
+    }
+}
+
+impl TryFrom<String> for OlderVersion {
+    type Error = ParseOlderVersionError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<OlderVersion> for String {
+    fn from(older: OlderVersion) -> Self {
+        older.to_string()
+    }
+}
+
+impl fmt::Display for OlderVersion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}@{}", self.id, self.version)
+    }
+}
+
+/// A text does not name one version of one object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not of the form `<object id>@<version>`")]
+pub struct ParseOlderVersionError {
+    /// The text as it came.
+    pub text: String,
+}
+
+/// An annotation of a class cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnnotationProblem {
+    /// The interval: the node's own is kept.
+    #[error("annotation `{}` is ignored", ClassWishes::INTERVAL)]
+    Interval(#[source] ParseIntervalError),
+    /// An older credential: it is not accepted.
+    #[error("an entry of annotation `{}` is ignored", ClassWishes::ACCEPT_OLDER)]
+    Older(#[source] ParseOlderVersionError),
+}
+
+impl AnnotationProblem {
+    /// What to do next.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Interval(error) => error.hint(),
+            Self::Older(_) => {
+                "name the object and the version as the pod status lists them, such as \
+                 `secret/cpo@3f2a…`"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class_with_annotations(annotations: &[(&str, &str)]) -> SecretProviderClass {
+        let mut class = SecretProviderClass::default();
+        class.metadata.annotations =
+            Some(annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect());
+        class
+    }
+
+    fn parse_annotations(annotations: &[(&str, &str)]) -> RotationPolicy {
+        RotationPolicy::parse(&class_with_annotations(annotations), IntervalBounds::CLASS)
+    }
+
+    #[test]
+    fn class_without_annotations_has_the_default_policy() {
+        let nothing = RotationPolicy::default();
+        assert_eq!(
+            RotationPolicy::parse(&SecretProviderClass::default(), IntervalBounds::CLASS),
+            nothing
+        );
+        assert_eq!(parse_annotations(&[(RotationPolicy::REFRESH, ""), ("other", "1")]), nothing);
+    }
+
+    #[test]
+    fn every_annotation_is_parsed() {
+        let wishes = parse_annotations(&[
+            (RotationPolicy::INTERVAL, "5m"),
+            (RotationPolicy::REFRESH, "2026-11-21"),
+            (RotationPolicy::ACCEPT_OLDER, "secret/a@1, secret/b/0@2,"),
+        ]);
+        assert_eq!(wishes.interval, Some("5m".parse().unwrap()));
+        assert_eq!(wishes.refresh, RefreshRequest::of("2026-11-21"));
+        assert_ne!(wishes.refresh, RefreshRequest::of("2026-11-22"));
+        let older: Vec<_> = wishes.accept_older.iter().map(ToString::to_string).collect();
+        assert_eq!(older, ["secret/a@1", "secret/b/0@2"]);
+        assert_eq!(wishes.problems, []);
+    }
+
+    #[test]
+    fn invalid_annotation_is_reported_and_the_others_are_parsed() {
+        let wishes = parse_annotations(&[
+            (RotationPolicy::INTERVAL, "5"),
+            (RotationPolicy::ACCEPT_OLDER, "secret/a,@1,secret/b@,secret/c@3"),
+        ]);
+        assert_eq!(wishes.interval, None);
+        assert_eq!(wishes.accept_older.len(), 1);
+        assert_eq!(wishes.problems.len(), 4);
+        assert!(wishes.problems.iter().all(|problem| !problem.hint().is_empty()));
+        let text = wishes.problems[0].to_string();
+        assert!(text.contains(RotationPolicy::INTERVAL), "{text}");
+    }
+}

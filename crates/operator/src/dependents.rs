@@ -1,0 +1,65 @@
+//! What belongs to a hosted cluster and is ended by other operators.
+
+use kube::api::{DynamicObject, ListParams};
+use lanyard_desired::deletion::{Dependent, DependentKind, Dependents, UnlistedKind};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
+use serde_json::Value;
+
+use crate::context::ReconcileContext;
+use crate::observe::ObservedCluster;
+use crate::watched_resource::WatchedResource;
+
+/// The kinds, as HyperShift uses them.
+const DEPENDENT_KINDS: [(DependentKind, &str, &str); 3] = [
+    (DependentKind::NodePool, "hypershift.openshift.io/v1beta1", "nodepools"),
+    (DependentKind::Cluster, "cluster.x-k8s.io/v1beta1", "clusters"),
+    (DependentKind::AzureMachine, "infrastructure.cluster.x-k8s.io/v1beta1", "azuremachines"),
+];
+
+/// What other operators still have to end. It is asked for only at the end of a cluster, so nobody
+/// watches it; a kind that is not served has no objects. One that the API refuses to list is told
+/// with the rest.
+pub(crate) async fn fetch_dependents(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+) -> Result<Dependents, ApiError> {
+    let mut guests = Dependents::default();
+    for (kind, api_version, plural) in DEPENDENT_KINDS {
+        let namespace = match kind {
+            DependentKind::NodePool => observed.key.namespace(),
+            DependentKind::Cluster | DependentKind::AzureMachine => &observed.namespace,
+        };
+        let subject = WatchedResource::of(api_version, kind.name(), plural);
+        let objects = subject.api(context.api.client(), Some(namespace));
+        let parameters = ListParams::default();
+        let list = || objects.list(&parameters);
+        let action = format!("list {plural} of {namespace}");
+        let found = match context.api.call(ApiRetryPolicy::STANDARD, action, list).await {
+            Ok(found) => found.items,
+            Err(ApiError::NotServed { .. }) => continue,
+            Err(error) if is_kind_error(&error) => {
+                let unlisted = UnlistedKind { kind, error: error.to_string(), hint: error.hint() };
+                guests.unlisted_kinds.push(unlisted);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let ours =
+            found.into_iter().filter(|it| kind != DependentKind::NodePool || is_pool_of_cluster(it, observed));
+        guests
+            .remaining
+            .extend(ours.map(|it| Dependent { kind, name: it.metadata.name.unwrap_or_default() }));
+    }
+    Ok(guests)
+}
+
+/// Whether an error is about the kind: a right that is missing, a webhook that is away. Where the API is
+/// not reached, or asks for patience, nothing could be told either.
+const fn is_kind_error(error: &ApiError) -> bool {
+    matches!(error, ApiError::Refused { retry_after: None, .. })
+}
+
+fn is_pool_of_cluster(pool: &DynamicObject, observed: &ObservedCluster) -> bool {
+    let cluster = pool.data.pointer("/spec/clusterName").and_then(Value::as_str);
+    cluster == Some(observed.key.name())
+}

@@ -1,0 +1,110 @@
+//! Reading what no watch keeps: objects whose content is not known any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::StreamExt;
+use kube::api::{DynamicObject, ListParams};
+use lanyard_desired::{ObjectKey, ObservedObject, OwnedKind};
+use lanyard_kubernetes::{ApiError, KubernetesApi, ApiRetryPolicy};
+
+use crate::watched_kinds::MANAGED_BY_SELECTOR;
+use crate::store::WatchStores;
+use crate::watched_resource::{WatchedResource, observed_object, name_selector};
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(crate) struct FetchedObjects {
+    /// The objects that are there.
+    pub(crate) objects: BTreeMap<ObjectKey, ObservedObject>,
+    /// Those of which nobody knows: reading them failed.
+    pub(crate) unread: BTreeSet<ObjectKey>,
+    /// Why.
+    pub(crate) errors: Vec<ApiError>,
+}
+
+/// Objects of one kind in one namespace.
+#[derive(Debug)]
+struct FetchGroup {
+    kind: OwnedKind,
+    namespace: Option<String>,
+    keys: Vec<ObjectKey>,
+}
+
+/// Reads objects. Several of one kind come with one list, so that a cluster whose leader changed
+/// costs a request for each kind. What cannot be read keeps nothing else from being read.
+pub(crate) async fn fetch_objects(
+    api: &KubernetesApi,
+    stores: &WatchStores,
+    keys: Vec<ObjectKey>,
+) -> FetchedObjects {
+    let mut found = FetchedObjects::default();
+    let reads = group_keys(keys).into_iter().map(|group| async move {
+        let read = group.list_group(api).await;
+        (group, read)
+    });
+    let mut reads = futures::stream::iter(reads).buffer_unordered(MAX_CONCURRENT_LISTS);
+    while let Some((group, read)) = reads.next().await {
+        match read {
+            Ok(objects) => group.store_fetched(objects, stores, &mut found),
+            Err(error) => {
+                found.unread.extend(group.keys);
+                found.errors.push(error);
+            }
+        }
+    }
+    found
+}
+
+fn group_keys(keys: Vec<ObjectKey>) -> Vec<FetchGroup> {
+    let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for key in keys {
+        groups.entry((key.kind, key.namespace.clone())).or_default().push(key);
+    }
+    let group = |((kind, namespace), keys)| FetchGroup { kind, namespace, keys };
+    groups.into_iter().map(group).collect()
+}
+
+impl FetchGroup {
+    async fn list_group(&self, api: &KubernetesApi) -> Result<Vec<DynamicObject>, ApiError> {
+        let facts = self.kind.info();
+        let objects = self.watched_resource().api(api.client(), self.namespace.as_deref());
+        let parameters = ListParams::default().labels(MANAGED_BY_SELECTOR);
+        let (parameters, what) = match &*self.keys {
+            [key] => (parameters.fields(&name_selector(&key.name)), &*key.name),
+            _ => (parameters, facts.plural),
+        };
+        let list = || objects.list(&parameters);
+        let place = self.namespace.as_deref().unwrap_or("all namespaces");
+        let action = format!("list {} {what} of {place}", facts.kind);
+        Ok(api.call(ApiRetryPolicy::STANDARD, action, list).await?.items)
+    }
+
+    /// Takes in what is there, and that the rest is not.
+    fn store_fetched(self, objects: Vec<DynamicObject>, stores: &WatchStores, found: &mut FetchedObjects) {
+        let subject = self.watched_resource();
+        for object in objects {
+            let object = subject.with_type_meta(object);
+            // What was not asked for comes with the watch, which wakes whom it concerns.
+            let Some(observed) = observed_object(&object).filter(|it| self.keys.contains(&it.key)) else {
+                continue;
+            };
+            stores.store_fetched(&observed.key, object);
+            found.objects.insert(observed.key.clone(), observed);
+        }
+        for key in self.keys {
+            if !found.objects.contains_key(&key) {
+                stores.mark_absent(&key);
+            }
+        }
+    }
+
+    fn watched_resource(&self) -> WatchedResource {
+        WatchedResource::owned(self.kind)
+    }
+}
+
+/// How many requests are under way for one cluster.
+const MAX_CONCURRENT_LISTS: usize = 4;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! Connections to the pages: few at once, and none for long. Whoever reaches the port may open
+//! them, and each holds a descriptor that volumes need.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::serve::Listener;
+use lanyard_clock::{SharedClock, SleepFuture};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Takes connections while there is a place for them.
+pub(crate) struct ConnectionLimitListener {
+    listener: TcpListener,
+    permits: Arc<Semaphore>,
+    clock: SharedClock,
+}
+
+/// A connection that ends after a while, whatever it is at.
+pub(crate) struct TimeLimitedConnection {
+    stream: TcpStream,
+    deadline: SleepFuture,
+    timed_out: bool,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl ConnectionLimitListener {
+    pub(crate) fn new(listener: TcpListener, clock: SharedClock) -> Self {
+        Self { listener, permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)), clock }
+    }
+}
+
+impl Listener for ConnectionLimitListener {
+    type Io = TimeLimitedConnection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        // It is never closed.
+        let place = Arc::clone(&self.permits).acquire_owned().await.ok();
+        let (stream, address) = Listener::accept(&mut self.listener).await;
+        let end = self.clock.sleep(MAX_CONNECTION_AGE);
+        (TimeLimitedConnection { stream, deadline: end, timed_out: false, _permit: place }, address)
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+impl TimeLimitedConnection {
+    fn check_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        self.timed_out = self.timed_out || self.deadline.as_mut().poll(context).is_ready();
+        if self.timed_out { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+}
+
+impl AsyncRead for TimeLimitedConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check_deadline(context)?;
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for TimeLimitedConnection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check_deadline(context)?;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check_deadline(context)?;
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check_deadline(context)?;
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// A monitoring system has one, the kubelet one for each probe.
+pub(crate) const MAX_CONNECTIONS: usize = 32;
+
+/// A page is answered in milliseconds; a client that keeps its connection makes another one.
+pub(crate) const MAX_CONNECTION_AGE: Duration = Duration::from_mins(1);

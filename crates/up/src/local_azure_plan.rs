@@ -1,0 +1,67 @@
+//! The Azure side of a HostedCluster, as a plan for the local Azure.
+
+use lanyard_desired::ValidatedHostedCluster;
+use lanyard_emulator::{
+    CredentialBundleFormat, DnsZonePlan, FaultPlan, IdentityPlan, KmsKeyPlan, VaultPlan, SeedPlan,
+};
+use lanyard_vocabulary::EntraClientId;
+use uuid::uuid;
+
+/// The identity that reads the vault, where the platform names none.
+pub(crate) const DEFAULT_VAULT_READER: uuid::Uuid = uuid!("7f1c6b0e-52d9-4a38-8e4f-b60d93a1c275");
+
+/// The public zone where the HostedCluster names no base domain.
+const DEFAULT_DOMAIN: &str = "lanyard.example";
+/// The group of the public zone, which no HostedCluster names.
+const DNS_RESOURCE_GROUP: &str = "lanyard-dns";
+
+/// What the local Azure has to hold for this cluster.
+///
+/// The nine credentials between them take all three forms of a bundle.
+pub fn local_azure_plan(
+    cluster: &ValidatedHostedCluster,
+    vault_reader: Option<EntraClientId>,
+    drill: Option<FaultPlan>,
+) -> SeedPlan {
+    let azure = &cluster.azure;
+    let bundles = [CredentialBundleFormat::Pem, CredentialBundleFormat::LegacyPkcs12, CredentialBundleFormat::ModernPkcs12].into_iter().cycle();
+    let identities = cluster
+        .running_components()
+        .zip(bundles)
+        .map(|((component, identity), bundle)| IdentityPlan {
+            component,
+            client_id: identity.client_id,
+            secret_name: identity.secret_name.clone(),
+            encoding: identity.encoding,
+            bundle,
+        })
+        .collect();
+    SeedPlan {
+        tenant: azure.tenant.0.clone(),
+        subscription: azure.subscription.clone(),
+        cloud: azure.cloud,
+        location: azure.location.clone(),
+        managed_resource_group: azure.resource_group.clone(),
+        vnet_id: azure.vnet.clone(),
+        subnet_id: azure.subnet.clone(),
+        security_group_id: azure.security_group.clone(),
+        dns_zone: DnsZonePlan {
+            name: cluster.base_domain.clone().unwrap_or_else(|| DEFAULT_DOMAIN.to_owned()),
+            resource_group: DNS_RESOURCE_GROUP.to_owned(),
+        },
+        infra_id: cluster.infra_id.clone(),
+        vault: VaultPlan {
+            name: cluster.vault.name.clone(),
+            tenant: cluster.vault.tenant.0.clone(),
+        },
+        kms_key: cluster.encryption.as_ref().map(|encryption| KmsKeyPlan {
+            vault: encryption.active_key.vault.clone(),
+            name: encryption.active_key.name.clone(),
+            version: Some(encryption.active_key.version.to_string()),
+        }),
+        vault_reader_client_id: vault_reader.unwrap_or_else(|| DEFAULT_VAULT_READER.into()),
+        identities,
+        drills: drill.into_iter().collect(),
+        guests: true,
+    }
+}

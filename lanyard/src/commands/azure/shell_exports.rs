@@ -1,0 +1,192 @@
+//! The variables that send other people's clients to the local Azure, and the files that they
+//! point at.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::exit::CommandError;
+use crate::settings::ProcessEnvironment;
+
+/// The certificates that clients have to trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TrustFiles {
+    /// The local CA alone, in PEM.
+    pub(crate) local_ca: PathBuf,
+    /// The system's roots and the local CA, so that a shell still trusts both, in PEM.
+    pub(crate) bundle: PathBuf,
+    /// A profile for the Azure CLI of its own.
+    azure_config: PathBuf,
+}
+
+/// Variables for a shell or a child process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ShellExports {
+    /// What is set.
+    set: Vec<(&'static str, String)>,
+    /// What is taken away: it would lead clients past the local Azure, or real tokens into it.
+    unset: &'static [&'static str],
+}
+
+/// Variables that choose another way to a token or to a service.
+const CONFLICTING_VARIABLES: &[&str] = &[
+    "ALL_PROXY",
+    "all_proxy",
+    "AZURE_AUTHORITY_HOST",
+    "IDENTITY_ENDPOINT",
+    "IDENTITY_HEADER",
+    "IDENTITY_SERVER_THUMBPRINT",
+    "IMDS_ENDPOINT",
+    "MSI_ENDPOINT",
+    "MSI_SECRET",
+];
+
+/// Where the Debian, Fedora, openSUSE and Alpine families keep the system's roots.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+impl TrustFiles {
+    /// The files that [`TrustFiles::write`] wrote into `directory`.
+    pub(super) fn in_directory(directory: &Path) -> Self {
+        Self {
+            local_ca: directory.join("ca.pem"),
+            bundle: directory.join("ca-bundle.pem"),
+            azure_config: directory.join("azure-cli"),
+        }
+    }
+
+    /// Writes the files into `directory`, which has to be our own.
+    pub(crate) fn write(
+        directory: &Path,
+        ca_pem: &str,
+        environment: &ProcessEnvironment,
+    ) -> Result<Self, CommandError> {
+        let files = Self::in_directory(directory);
+        let mut bundle = system_roots(environment);
+        bundle.extend_from_slice(ca_pem.as_bytes());
+        replace_file(&files.local_ca, ca_pem.as_bytes())
+            .and_then(|()| replace_file(&files.bundle, &bundle))
+            .map_err(|error| {
+                CommandError::unavailable(format!("cannot write into {}", directory.display()))
+                    .with_cause(&error)
+                    .with_hint("choose another directory with --state")
+            })?;
+        Ok(files)
+    }
+}
+
+impl ShellExports {
+    /// The variables for a local Azure that listens at `address`.
+    pub(crate) fn new(address: SocketAddr, files: &TrustFiles) -> Self {
+        let proxy = format!("http://{}", connectable_address(address));
+        let bundle = files.bundle.display().to_string();
+        let set = vec![
+            // Go, Python, Rust, .NET and the Azure CLI read the upper-case names, curl the lower.
+            ("HTTPS_PROXY", proxy.clone()),
+            ("https_proxy", proxy.clone()),
+            // Carries requests for 169.254.169.254, so that IMDS clients find us.
+            ("HTTP_PROXY", proxy.clone()),
+            ("http_proxy", proxy.clone()),
+            ("NO_PROXY", "127.0.0.1,localhost,::1".to_owned()),
+            ("no_proxy", "127.0.0.1,localhost,::1".to_owned()),
+            ("SSL_CERT_FILE", bundle.clone()),
+            ("REQUESTS_CA_BUNDLE", bundle.clone()),
+            ("CURL_CA_BUNDLE", bundle),
+            ("NODE_EXTRA_CA_CERTS", files.local_ca.display().to_string()),
+            // The clients that refuse to ask IMDS through a proxy, ours among them.
+            ("AZURE_POD_IDENTITY_AUTHORITY_HOST", proxy.clone()),
+            ("AZURE_CONFIG_DIR", files.azure_config.display().to_string()),
+            ("AZURE_CORE_COLLECT_TELEMETRY", "false".to_owned()),
+            ("LANYARD_AZURE_CONTROL", format!("{proxy}/lanyard/v1")),
+        ];
+        Self { set, unset: CONFLICTING_VARIABLES }
+    }
+
+    /// What is set, in order.
+    pub(crate) fn variables_to_set(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.set.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// What is taken away.
+    pub(crate) const fn variables_to_unset(&self) -> &'static [&'static str] {
+        self.unset
+    }
+
+    /// As lines for `eval`.
+    pub(crate) fn to_shell(&self) -> String {
+        let line = |(name, value)| format!("export {name}={}\n", shell_quoted(value));
+        let lines: Vec<_> = self.variables_to_set().map(line).collect();
+        format!("{}unset {}\n", lines.concat(), self.unset.join(" "))
+    }
+}
+
+/// An address that a client can connect to: nobody connects to `0.0.0.0`.
+pub(super) fn connectable_address(address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        return SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port());
+    }
+    address
+}
+
+fn shell_quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+fn system_roots(environment: &ProcessEnvironment) -> Vec<u8> {
+    let named = environment.ssl_cert_file.iter().map(PathBuf::as_path);
+    let usual = SYSTEM_ROOTS.iter().map(Path::new);
+    let mut roots = named.chain(usual).find_map(|path| fs::read(path).ok()).unwrap_or_default();
+    if !roots.is_empty() && !roots.ends_with(b"\n") {
+        roots.push(b'\n');
+    }
+    roots
+}
+
+/// Readers see the old file or the new one, never a part; an existing link is not followed.
+pub(super) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(content)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exports_survive_a_directory_with_spaces_and_quotes() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 7750));
+        let shell =
+            ShellExports::new(address, &TrustFiles::in_directory(Path::new("/tmp/it's here"))).to_shell();
+        assert!(shell.contains("export HTTPS_PROXY='http://127.0.0.1:7750'\n"), "{shell}");
+        assert!(shell.contains(r"'/tmp/it'\''s here/ca-bundle.pem'"), "{shell}");
+    }
+
+    #[test]
+    fn variables_that_bypass_the_local_azure_are_unset() {
+        let address = SocketAddr::from(([0, 0, 0, 0], 7750));
+        let exports = ShellExports::new(address, &TrustFiles::in_directory(Path::new("/x")));
+        assert!(exports.to_shell().contains("IDENTITY_ENDPOINT"));
+        assert!(exports.variables_to_set().any(|(_, value)| value == "http://127.0.0.1:7750"));
+    }
+
+    #[test]
+    fn the_bundle_keeps_the_roots_that_were_trusted_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let roots = directory.path().join("roots.pem");
+        fs::write(&roots, "ROOTS").unwrap();
+        let environment = ProcessEnvironment { ssl_cert_file: Some(roots), ..ProcessEnvironment::default() };
+        let files = TrustFiles::write(directory.path(), "CA\n", &environment).unwrap();
+        assert_eq!(fs::read_to_string(files.bundle).unwrap(), "ROOTS\nCA\n");
+        assert_eq!(fs::read_to_string(files.local_ca).unwrap(), "CA\n");
+    }
+}

@@ -1,0 +1,144 @@
+//! The Key Vault provider of this process: how it reaches Azure, and what stands before it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use azure_core::http::{ClientOptions, Transport as SdkTransport};
+use lanyard_azure::{CircuitBreakerPolicy, RequestRate, AzureTransport, AzureTransportSettings};
+use lanyard_clock::SharedClock;
+use lanyard_credential::{
+    ManagedIdentityTransport, TokenProxy, TokenProxySettings, TokenTransport, TokenTransportOptions,
+};
+use lanyard_keyvault::{
+    CacheMemory, CertificateOptions, VolumeFileOptions, NodeVaultSettings, NodeVaults, NodeTransports,
+    ParseUserAgentError, StaleCache, UserAgentSuffix,
+};
+use lanyard_kubernetes::ApiAccess;
+use lanyard_node::audit::AuditTrail;
+use lanyard_node::policy::{PolicyCheckedProvider, ReloadablePolicy, PolicyMode};
+use lanyard_node::{AzureProvider, AzureProviderSettings, MemoryAccount, NodeMetrics, Provider};
+use lanyard_vocabulary::causes;
+
+use super::vault_request_counter::VaultRequestCounter;
+use super::flags::{KeyVaultArgs, NodeArgs, PolicyModeArg};
+use crate::commands::azure_transport;
+use crate::exit::CommandError;
+use crate::settings::ProcessEnvironment;
+
+/// Who looks at what the provider does.
+pub(super) struct ProviderHooks<'a> {
+    pub(super) policy: &'a Arc<ReloadablePolicy>,
+    pub(super) audit: &'a AuditTrail,
+    pub(super) metrics: &'a NodeMetrics,
+}
+
+/// The provider behind its policy.
+pub(super) fn build_provider(
+    args: &NodeArgs,
+    environment: &ProcessEnvironment,
+    before: &ProviderHooks<'_>,
+    (memory, clock): (&MemoryAccount, &SharedClock),
+) -> Result<Arc<dyn Provider>, CommandError> {
+    let certificates = CertificateOptions {
+        construct_pem_chain: args.key_vault.construct_pem_chain.0,
+        write_separate_files: args.key_vault.write_cert_and_key_in_separate_files.0,
+    };
+    let interval = args.rotation.rotation_poll_interval;
+    let settings = NodeVaultSettings {
+        cloud: args.key_vault.cloud_name,
+        cloud_env_dir: args.key_vault.cloud_env_dir.clone(),
+        files: VolumeFileOptions { certificates, ..VolumeFileOptions::default() },
+        cache_retention: interval.duration(),
+        max_content_bytes: args.volumes.volume_content.bytes(),
+    };
+    let ways = vault_transports(&args.key_vault, environment, before.metrics, clock)?;
+    let stale = open_stale_cache(&args.key_vault, clock)?;
+    let vaults = NodeVaults::new(settings, ways, Some(stale), SharedClock::clone(clock));
+    let vaults = share_node_memory(memory, vaults);
+    let settings = AzureProviderSettings { interval, ..AzureProviderSettings::default() };
+    let provider = AzureProvider::new(vaults, settings);
+    let mode = match args.policy.policy_mode {
+        PolicyModeArg::Audit => PolicyMode::Audit,
+        PolicyModeArg::Enforce => PolicyMode::Enforce,
+    };
+    let policy = Arc::clone(before.policy);
+    let guarded = PolicyCheckedProvider::new(Arc::new(provider), policy, mode, before.audit.clone());
+    Ok(Arc::new(guarded.with_metrics(before.metrics.clone())))
+}
+
+/// Counts what the vaults cache in the memory of the node, and evicts it where volumes need that.
+fn share_node_memory(memory: &MemoryAccount, vaults: NodeVaults) -> Arc<NodeVaults> {
+    let reads: Arc<dyn CacheMemory> = Arc::new(memory.cache_memory());
+    let vaults = Arc::new(vaults.with_cache_memory(&reads, Arc::new(memory.cache_memory())));
+    let cached = Arc::downgrade(&vaults);
+    memory.set_evictor(move |bytes| {
+        if let Some(vaults) = cached.upgrade() {
+            vaults.evict(bytes);
+        }
+    });
+    vaults
+}
+
+fn vault_transports(
+    args: &KeyVaultArgs,
+    environment: &ProcessEnvironment,
+    metrics: &NodeMetrics,
+    clock: &SharedClock,
+) -> Result<NodeTransports, CommandError> {
+    let settings = AzureTransportSettings {
+        rate: RequestRate { per_second: args.vault_requests_per_second, burst: args.vault_request_burst },
+        breaker: Some(CircuitBreakerPolicy::default()),
+        ..azure_transport::transport_settings(environment)?
+    };
+    let counted =
+        |client| VaultRequestCounter::wrap(client, metrics.clone(), SharedClock::clone(clock));
+    let transport = AzureTransport::with_wrapped_client(&settings, SharedClock::clone(clock), counted);
+    let transport = transport.map_err(|error| azure_transport::transport_error(&error))?;
+    let managed_identity = ManagedIdentityTransport::new(token_options(None, clock))
+        .map_err(|error| CommandError::unavailable(format_error_chain(&error)))?;
+    Ok(NodeTransports {
+        entra_transport: TokenTransport::new(token_options(Some(transport.without_rate_limit()), clock)),
+        token_proxy: TokenTransport::new(token_options(Some(token_proxy_transport(args)?), clock)),
+        vault_transport: transport,
+        managed_identity,
+        managed_identity_host: environment.managed_identity_host.clone(),
+        user_agent: parse_user_agent(args)?,
+    })
+}
+
+/// Charts give an empty text for none.
+fn parse_user_agent(args: &KeyVaultArgs) -> Result<Option<UserAgentSuffix>, CommandError> {
+    let text = args.custom_user_agent.as_deref().unwrap_or_default().trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|error: ParseUserAgentError| {
+        CommandError::invalid_input("--custom-user-agent").with_cause(&error)
+    })
+}
+
+fn token_options(transport: Option<SdkTransport>, clock: &SharedClock) -> TokenTransportOptions {
+    let mut options = TokenTransportOptions::default();
+    options.client = ClientOptions { transport, ..ClientOptions::default() };
+    options.clock = SharedClock::clone(clock);
+    options
+}
+
+fn token_proxy_transport(args: &KeyVaultArgs) -> Result<SdkTransport, CommandError> {
+    let mut settings = TokenProxySettings::default();
+    settings.url.clone_from(&args.token_proxy_url);
+    settings.server_name.clone_from(&args.sni_name);
+    settings.ca_file = Some(Path::new(ApiAccess::SERVICE_ACCOUNT).join("ca.crt"));
+    let proxy = TokenProxy::parse(settings).map_err(|error| {
+        CommandError::invalid_input("--token-proxy-url and --sni-name").with_cause(&error)
+    })?;
+    Ok(SdkTransport::new(proxy.into_client()))
+}
+
+fn open_stale_cache(args: &KeyVaultArgs, clock: &SharedClock) -> Result<StaleCache, CommandError> {
+    let cache = match (&args.stale_cache_key_file, &args.stale_cache_dir) {
+        (Some(key), Some(directory)) => StaleCache::on_disk(key, directory, clock),
+        _ => StaleCache::in_memory(),
+    };
+    cache.map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))
+}

@@ -1,0 +1,41 @@
+//! A local Azure in a process of its own.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// A `lanyard azure serve` that ends with the test, killed as hard as a machine can.
+pub(crate) struct AzureServeProcess {
+    child: Child,
+    session: Value,
+}
+
+impl AzureServeProcess {
+    /// Starts the program with its world below `state`.
+    pub(crate) fn start(mut lanyard: Command, state: &Path) -> Self {
+        let mut child = lanyard
+            .args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json", "--state"])
+            .arg(state)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let session = serde_json::from_str(&line).unwrap();
+        Self { child, session }
+    }
+
+    /// A text of what it tells at the start.
+    pub(crate) fn session_text(&self, key: &str) -> String {
+        self.session[key].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for AzureServeProcess {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}

@@ -1,0 +1,108 @@
+//! A `lanyard up` that stays up, for the tests that look at it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use serde_json::Value;
+
+/// A `lanyard up` that stays up.
+pub(crate) struct UpProcess {
+    pub(crate) child: Child,
+    stderr: BufReader<ChildStderr>,
+    pub(crate) report: Value,
+    pub(crate) exports: BTreeMap<String, String>,
+}
+
+impl UpProcess {
+    pub(crate) fn start(directory: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lanyard"));
+        command.arg("up").arg("--directory").arg(directory);
+        Self::start_command(command)
+    }
+
+    /// Runs this `lanyard up`, until it stays up.
+    pub(crate) fn start_command(mut command: Command) -> Self {
+        let mut child = command
+            .args(["--output", "json"])
+            .env_remove("HTTPS_PROXY")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        // The document ends with the brace in the first column.
+        let mut document = String::new();
+        for line in stdout.lines() {
+            let line = line.unwrap();
+            document.push_str(&line);
+            if line == "}" {
+                break;
+            }
+        }
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut exports = BTreeMap::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before its exports");
+            if line.starts_with("unset ") {
+                break;
+            }
+            if let Some((name, value)) =
+                line.strip_prefix("export ").and_then(|rest| rest.split_once('='))
+            {
+                exports.insert(name.to_owned(), value.trim_end().trim_matches('\'').to_owned());
+            }
+        }
+        Self { child, stderr, report: serde_json::from_str(&document).unwrap(), exports }
+    }
+
+    /// GET of a path of the control API.
+    pub(crate) fn get_control(&self, path: &str) -> Value {
+        let (status, body) = self.control_request("GET", path, "");
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// A request to the control API: the status and the body that come back.
+    pub(crate) fn control_request(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let control = self.exports["LANYARD_AZURE_CONTROL"].trim_start_matches("http://");
+        let (address, base) = control.split_once('/').unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!(
+            "{method} /{base}/{path} HTTP/1.1\r\nhost: {address}\r\nx-lanyard-control: 1\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+        (status, body.to_owned())
+    }
+
+    /// Asks for the end as a supervisor would, and waits for it.
+    pub(crate) fn terminate(mut self) -> (Option<i32>, String) {
+        self.send_sigterm();
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+
+    fn send_sigterm(&self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    }
+}
+
+/// A test that fails leaves no process and no mount behind either.
+impl Drop for UpProcess {
+    fn drop(&mut self) {
+        if self.child.try_wait().unwrap().is_none() {
+            self.send_sigterm();
+            self.child.wait().unwrap();
+        }
+    }
+}

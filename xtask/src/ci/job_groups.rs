@@ -1,0 +1,317 @@
+//! A whole run in lanes side by side, each stage a process of its own whose lines are shown together.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+
+use super::processor_time::ProcessorTime;
+use super::{StageOutcome, CiStage};
+use crate::task_error::TaskError;
+use crate::repository::Repository;
+use crate::process::{self, Stopwatch, PassFailCounts};
+
+/// Which stages run one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JobGroup {
+    /// What builds in the workspace's own directory, where cargo lets one build at a time.
+    Workspace,
+    /// What builds elsewhere, and what nothing else waits for.
+    SeparateBuild,
+    /// Suites without a node of their own. They run the programs as they are.
+    Suites,
+    /// Suites on a node. There is one at a time.
+    NodeSuites,
+}
+
+impl JobGroup {
+    const ALL: [Self; 4] = [Self::Workspace, Self::SeparateBuild, Self::Suites, Self::NodeSuites];
+
+    /// How far it gives way to others: suites wait for other programs most of the time, and have
+    /// deadlines.
+    const fn niceness(self) -> Option<&'static str> {
+        match self {
+            Self::Suites | Self::NodeSuites => None,
+            Self::Workspace => Some("5"),
+            Self::SeparateBuild => Some("10"),
+        }
+    }
+}
+
+/// Runs all stages and returns how they ended, in their order.
+pub(super) fn run_in_parallel(house: &Repository, stages: &[CiStage]) -> Result<Vec<StageOutcome>, TaskError> {
+    let runner = StageRunner::prepare(house)?;
+    process::print_line(&format!("what runs writes to {}", runner.logs.display()));
+    let schedule = Mutex::new(StageSchedule::new(stages));
+    let ended = Condvar::new();
+    let outcomes = Mutex::new(Vec::with_capacity(stages.len()));
+    let travel = &|lane: JobGroup| {
+        while let Some((index, lacking)) = wait_for_next_stage(&schedule, &ended, lane) {
+            let stage = &stages[index];
+            // A panic here fails the stage: the other lanes must not wait for it for ever.
+            let mut ending = StageEndGuard { schedule: &schedule, ended: &ended, index, failed: true };
+            let outcome = match lacking {
+                Some(failed) => StageOutcome::skipped(&stage.name, &stages[failed].name),
+                None => runner.run(stage, lane),
+            };
+            ending.failed = outcome.result.is_err();
+            // One stage's lines at a time.
+            let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            runner.print_outcome(&outcome, lacking.is_none(), outcomes.len() + 1, stages.len());
+            outcomes.push((index, outcome));
+        }
+    };
+    thread::scope(|scope| {
+        for lane in JobGroup::ALL {
+            scope.spawn(move || travel(lane));
+        }
+    });
+    let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcomes.sort_by_key(|(index, _)| *index);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+}
+
+/// Records the end of a stage when it is dropped.
+struct StageEndGuard<'a> {
+    schedule: &'a Mutex<StageSchedule>,
+    ended: &'a Condvar,
+    index: usize,
+    failed: bool,
+}
+
+impl Drop for StageEndGuard<'_> {
+    fn drop(&mut self) {
+        let mut schedule = self.schedule.lock().unwrap_or_else(PoisonError::into_inner);
+        schedule.finish_stage(self.index, self.failed);
+        self.ended.notify_all();
+    }
+}
+
+/// The next stage of a lane, once there is one, and a stage that it needs and that failed.
+fn wait_for_next_stage(schedule: &Mutex<StageSchedule>, ended: &Condvar, lane: JobGroup) -> Option<(usize, Option<usize>)> {
+    let mut schedule = schedule.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        match schedule.next_stage(lane) {
+            NextStage::Run(index) => return Some((index, None)),
+            NextStage::DependencyFailed { stage, failed } => return Some((stage, Some(failed))),
+            NextStage::Wait => {
+                schedule = ended.wait(schedule).unwrap_or_else(PoisonError::into_inner);
+            }
+            NextStage::Finished => return None,
+        }
+    }
+}
+
+/// What a lane does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NextStage {
+    Run(usize),
+    /// A stage that cannot run, because one that it needs failed.
+    DependencyFailed {
+        stage: usize,
+        failed: usize,
+    },
+    /// All that is left waits for other lanes.
+    Wait,
+    Finished,
+}
+
+/// Which stages wait, and for what.
+#[derive(Debug)]
+struct StageSchedule {
+    /// In the order of the stages.
+    waiting: Vec<(usize, JobGroup, Vec<usize>)>,
+    ended: BTreeSet<usize>,
+    failed: BTreeSet<usize>,
+}
+
+impl StageSchedule {
+    /// A stage waits for another that runs at all.
+    fn new(stages: &[CiStage]) -> Self {
+        let place = |name: &str| stages.iter().position(|it| it.name == name);
+        let waiting = stages
+            .iter()
+            .enumerate()
+            .map(|(index, stage)| {
+                let after = stage.depends_on.iter().filter_map(|name| place(name)).collect();
+                (index, stage.group, after)
+            })
+            .collect();
+        Self { waiting, ended: BTreeSet::new(), failed: BTreeSet::new() }
+    }
+
+    fn next_stage(&mut self, lane: JobGroup) -> NextStage {
+        let mine = |(_, of, _): &(usize, JobGroup, Vec<usize>)| *of == lane;
+        let ready = self.waiting.iter().position(|entry| {
+            mine(entry) && entry.2.iter().all(|needed| self.ended.contains(needed))
+        });
+        match ready {
+            Some(place) => {
+                let (stage, _, needed) = self.waiting.remove(place);
+                match needed.into_iter().find(|needed| self.failed.contains(needed)) {
+                    Some(failed) => NextStage::DependencyFailed { stage, failed },
+                    None => NextStage::Run(stage),
+                }
+            }
+            None if self.waiting.iter().any(mine) => NextStage::Wait,
+            None => NextStage::Finished,
+        }
+    }
+
+    fn finish_stage(&mut self, index: usize, failed: bool) {
+        self.ended.insert(index);
+        if failed {
+            self.failed.insert(index);
+        }
+    }
+}
+
+/// Starts stages as processes.
+#[derive(Debug)]
+struct StageRunner {
+    /// A copy of this program: stages build the original.
+    program: PathBuf,
+    logs: PathBuf,
+    uses_nice: bool,
+}
+
+impl StageRunner {
+    fn prepare(house: &Repository) -> Result<Self, TaskError> {
+        let logs = house.target_directory().join("ci");
+        let file = |action, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| TaskError::File { action, path, source }
+        };
+        fs::create_dir_all(&logs).map_err(file("create", &logs))?;
+        let own = std::env::current_exe().map_err(file("find", Path::new("xtask")))?;
+        // Never overwritten: another run may use it.
+        let program = logs.join(format!("xtask-{}", std::process::id()));
+        fs::copy(&own, &program).map_err(file("copy", &own))?;
+        Ok(Self { program, logs, uses_nice: house.has_program("nice") })
+    }
+
+    fn run(&self, stage: &CiStage, lane: JobGroup) -> StageOutcome {
+        process::print_line(&format!("... {}", stage.name));
+        let watch = Stopwatch::start();
+        let result = self.run_process(stage, lane).and_then(super::fail_on_ignored);
+        let (name, seconds) = (stage.name.clone(), watch.elapsed().as_secs());
+        let log = self.read_log(&stage.name);
+        let processor = log.lines().rev().find_map(ProcessorTime::parse);
+        StageOutcome { name, seconds, processor_time: processor, result }
+    }
+
+    fn run_process(&self, stage: &CiStage, lane: JobGroup) -> Result<PassFailCounts, TaskError> {
+        let path = self.log_path(&stage.name);
+        let file = |action| {
+            let path = path.clone();
+            move |source| TaskError::File { action, path, source }
+        };
+        let log = File::create(&path).map_err(file("create"))?;
+        let mut command = self.command(lane);
+        command.args(["ci", "--stage", &stage.name]);
+        command.stderr(log.try_clone().map_err(file("share"))?).stdout(log);
+        process::run(&mut command)?;
+        let text = self.read_log(&stage.name);
+        let count = text.lines().next_back().and_then(PassFailCounts::parse);
+        count.ok_or_else(|| process::command_failed(&command, "no count in its last line"))
+    }
+
+    fn command(&self, lane: JobGroup) -> Command {
+        let Some(niceness) = lane.niceness().filter(|_| self.uses_nice) else {
+            return Command::new(&self.program);
+        };
+        let mut command = Command::new("nice");
+        command.args(["-n", niceness]).arg(&self.program);
+        command
+    }
+
+    fn print_outcome(&self, outcome: &StageOutcome, has_run: bool, number: usize, total: usize) {
+        process::print_line(&format!("\n=== {number}/{total} {}", outcome.name));
+        if has_run {
+            process::print_line(self.read_log(&outcome.name).trim_end());
+        }
+        if let Err(error) = &outcome.result {
+            process::print_error(error);
+        }
+    }
+
+    /// What a stage wrote; nothing where there is no such file.
+    fn read_log(&self, stage: &str) -> String {
+        let text = fs::read(self.log_path(stage)).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn log_path(&self, stage: &str) -> PathBuf {
+        self.logs.join(format!("{}.log", stage.replace(' ', "-")))
+    }
+}
+
+impl Drop for StageRunner {
+    fn drop(&mut self) {
+        // Best effort: a leftover copy has a name of its own.
+        let _left = fs::remove_file(&self.program);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn test_stage(name: &str, lane: JobGroup, after: Option<&'static str>) -> CiStage {
+        let after = after.into_iter().collect();
+        CiStage { name: name.to_owned(), group: lane, depends_on: after, run: Box::new(|_| Ok(PassFailCounts::ONE_PASSED)) }
+    }
+
+    #[test]
+    fn each_job_group_runs_its_stages_in_order() {
+        let stages = [
+            test_stage("test", JobGroup::Workspace, None),
+            test_stage("image", JobGroup::SeparateBuild, None),
+            test_stage("docs", JobGroup::Workspace, None),
+        ];
+        let mut schedule = StageSchedule::new(&stages);
+        assert_eq!(schedule.next_stage(JobGroup::Workspace), NextStage::Run(0));
+        assert_eq!(schedule.next_stage(JobGroup::SeparateBuild), NextStage::Run(1));
+        assert_eq!(schedule.next_stage(JobGroup::SeparateBuild), NextStage::Finished);
+        assert_eq!(schedule.next_stage(JobGroup::Suites), NextStage::Finished);
+        assert_eq!(schedule.next_stage(JobGroup::Workspace), NextStage::Run(2));
+        assert_eq!(schedule.next_stage(JobGroup::Workspace), NextStage::Finished);
+    }
+
+    #[test]
+    fn stage_waits_for_its_dependencies() {
+        let stages = [
+            test_stage("node", JobGroup::Workspace, Some("image")),
+            test_stage("kms", JobGroup::Workspace, None),
+            test_stage("image", JobGroup::SeparateBuild, None),
+        ];
+        let mut schedule = StageSchedule::new(&stages);
+        assert_eq!(schedule.next_stage(JobGroup::SeparateBuild), NextStage::Run(2));
+        assert_eq!(schedule.next_stage(JobGroup::Workspace), NextStage::Run(1));
+        assert_eq!(schedule.next_stage(JobGroup::Workspace), NextStage::Wait);
+        schedule.finish_stage(2, false);
+        assert_eq!(schedule.next_stage(JobGroup::Workspace), NextStage::Run(0));
+    }
+
+    #[test]
+    fn a_stage_does_not_run_if_one_that_it_needs_failed() {
+        let stages = [
+            test_stage("programs", JobGroup::Workspace, None),
+            test_stage("kms", JobGroup::Suites, Some("programs")),
+        ];
+        let mut schedule = StageSchedule::new(&stages);
+        assert_eq!(schedule.next_stage(JobGroup::Workspace), NextStage::Run(0));
+        assert_eq!(schedule.next_stage(JobGroup::Suites), NextStage::Wait);
+        schedule.finish_stage(0, true);
+        assert_eq!(schedule.next_stage(JobGroup::Suites), NextStage::DependencyFailed { stage: 1, failed: 0 });
+        assert_eq!(schedule.next_stage(JobGroup::Suites), NextStage::Finished);
+    }
+
+    #[test]
+    fn stage_does_not_wait_for_unselected_stages() {
+        let mut schedule = StageSchedule::new(&[test_stage("node", JobGroup::Workspace, Some("image"))]);
+        assert_eq!(schedule.next_stage(JobGroup::Workspace), NextStage::Run(0));
+    }
+}

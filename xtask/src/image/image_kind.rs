@@ -1,0 +1,154 @@
+//! The three images of the product: the commands of each, and how its program is compiled.
+
+use clap::ValueEnum;
+
+use crate::workspace::TEST_FEATURES;
+
+/// An image of the product. The program is `lanyard` in each; its commands differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ImageKind {
+    /// The node plugin
+    #[value(name = "lanyard-node")]
+    Node,
+    /// The operator, the canaries, the KMS plugin, the node plugin and the commands for people
+    #[value(name = "lanyard")]
+    Lanyard,
+    /// All of these, and the local Azure
+    #[value(name = "lanyard-azure")]
+    Azure,
+}
+
+impl ImageKind {
+    pub(crate) const ALL: [Self; 3] = [Self::Node, Self::Lanyard, Self::Azure];
+
+    /// The name of the image.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Node => "lanyard-node",
+            Self::Lanyard => "lanyard",
+            Self::Azure => "lanyard-azure",
+        }
+    }
+
+    /// The name of the image with the version of the workspace as its tag.
+    pub(super) fn reference(self) -> String {
+        format!("localhost/{}:{}", self.name(), env!("CARGO_PKG_VERSION"))
+    }
+
+    /// The features of the package `lanyard`.
+    pub(super) const fn features(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Lanyard => "node,operator,kms,canary,cli",
+            Self::Azure => "node,operator,kms,canary,cli,emulator",
+        }
+    }
+
+    /// The same for suites, with the feature that the workspace's conformance crates ask of a dependency:
+    /// without it that crate and all above it would be compiled twice in every run.
+    pub(super) const fn features_for_suites(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Lanyard => "node,operator,kms,canary,cli,lanyard-desired/test-util",
+            Self::Azure => "node,operator,kms,canary,cli,emulator,lanyard-desired/test-util",
+        }
+    }
+
+    /// The profile of a released build; `Cargo.toml` says why there are two.
+    pub(super) const fn profile(self) -> &'static str {
+        match self {
+            Self::Node => "dist-node",
+            Self::Lanyard | Self::Azure => "dist",
+        }
+    }
+
+    /// The commands that its `--help` must list.
+    pub(super) const fn commands(self) -> &'static [&'static str] {
+        match self {
+            Self::Node => &["node"],
+            Self::Lanyard => LANYARD_COMMANDS,
+            Self::Azure => &[
+                "azure",
+                "canary",
+                "credential",
+                "forecast",
+                "identities",
+                "kms",
+                "node",
+                "operator",
+                "render",
+                "up",
+            ],
+        }
+    }
+
+    /// What a line of `cargo tree --format '{p} {f}'` for this image may not show, sorted.
+    pub(super) fn find_forbidden(self, tree: &str) -> Vec<String> {
+        let mut found: Vec<String> =
+            tree.lines().filter_map(|line| self.find_forbidden_in_line(line)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn find_forbidden_in_line(self, line: &str) -> Option<String> {
+        let package = line.split_whitespace().next()?;
+        if self.forbidden_packages().contains(&package) {
+            return Some(format!("{}: {package}", self.name()));
+        }
+        let is_ours = package == "lanyard" || package.starts_with("lanyard-");
+        let features = line.trim_end_matches(" (*)").rsplit(' ').next()?.split(',');
+        let mut test_features = features.filter(|it| is_ours && TEST_FEATURES.contains(it));
+        test_features.next().map(|feature| format!("{}: {package} with {feature}", self.name()))
+    }
+
+    const fn forbidden_packages(self) -> &'static [&'static str] {
+        match self {
+            Self::Node => &[
+                "lanyard-canary",
+                "lanyard-desired",
+                "lanyard-emulator",
+                "lanyard-kms",
+                "lanyard-operator",
+                "lanyard-up",
+                "comfy-table",
+            ],
+            Self::Lanyard => &["lanyard-emulator", "lanyard-up"],
+            Self::Azure => &[],
+        }
+    }
+}
+
+const LANYARD_COMMANDS: &[&str] =
+    &["canary", "credential", "forecast", "identities", "kms", "node", "operator", "render"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_emulator_is_found_in_the_tree_of_an_image_without_it() {
+        let tree = "lanyard v0.1.0 (/src/lanyard) cli\nlanyard-api v0.1.0 (/src/crates/api) \n\
+                    lanyard-emulator v0.1.0 (/src/crates/emulator)  (*)\n";
+        assert_eq!(ImageKind::Lanyard.find_forbidden(tree), ["lanyard: lanyard-emulator"]);
+        assert!(ImageKind::Azure.find_forbidden(tree).is_empty());
+    }
+
+    #[test]
+    fn packages_whose_names_only_start_alike_are_allowed() {
+        let tree = "lanyard-upgrade v1.0.0 \nlanyard v0.1.0 (/src/lanyard) node\n";
+        assert!(ImageKind::Node.find_forbidden(tree).is_empty());
+    }
+
+    #[test]
+    fn features_for_tests_are_found_in_our_crates_only() {
+        let tree = "lanyard-node v0.1.0 (/src/crates/node) crash-points,sanity\n\
+                    lanyard-clock v0.1.0 (/src/crates/clock) test-util (*)\n\
+                    tokio v1.54.0 full,test-util\n";
+        let found = [
+            "lanyard-azure: lanyard-clock with test-util",
+            "lanyard-azure: lanyard-node with crash-points",
+        ];
+        assert_eq!(ImageKind::Azure.find_forbidden(tree), found);
+    }
+}
