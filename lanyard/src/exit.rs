@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 
 /// The exit codes of lanyard. They are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 #[path = "arm_storm/azure.rs"]
 mod azure;
-#[path = "arm_storm/flock.rs"]
+#[path = "arm_storm/canary_fleet.rs"]
 mod canary_fleet;
 
 use std::collections::BTreeMap;

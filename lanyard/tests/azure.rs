@@ -5,7 +5,7 @@
 
 use std::process::{Command, Output};
 
-#[path = "azure/serving.rs"]
+#[path = "azure/azure_serve_process.rs"]
 mod azure_serve_process;
 
 use azure_serve_process::AzureServeProcess;

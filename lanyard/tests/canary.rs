@@ -5,9 +5,9 @@
 
 #[path = "canary/api_server.rs"]
 mod api_server;
-#[path = "canary/running.rs"]
+#[path = "canary/canary_process.rs"]
 mod canary_process;
-#[path = "support/staying_up.rs"]
+#[path = "support/up_process.rs"]
 mod up_process;
 
 use lanyard_desired::desired_proof_calls;

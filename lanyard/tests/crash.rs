@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use crash::node::{CrashTestContainer, CrashTestNode, VolumeStaging};
 use crash::plugin_process::{CsiCallResult, CrashTrigger, CrashTestPlugin, ProcessClock};
-use lanyard_node::{Step, VolumeOperation};
+use lanyard_node::{VolumeStep, VolumeOperation};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> ExitCode {
@@ -42,9 +42,9 @@ fn main() -> ExitCode {
 /// Every step, and those that are loops in the middle as well: some of the files are there then.
 fn crash_triggers(work: VolumeOperation) -> impl Iterator<Item = CrashTrigger> {
     let middles = match work {
-        VolumeOperation::Publish | VolumeOperation::Rotate | VolumeOperation::AdoptMount => vec![Step::WriteFiles],
-        VolumeOperation::Scrub => vec![Step::EmptyRetired],
-        VolumeOperation::Unpublish => vec![Step::RemoveLinks, Step::RemoveGenerations],
+        VolumeOperation::Publish | VolumeOperation::Rotate | VolumeOperation::AdoptMount => vec![VolumeStep::WriteFiles],
+        VolumeOperation::Scrub => vec![VolumeStep::EmptyRetired],
+        VolumeOperation::Unpublish => vec![VolumeStep::RemoveLinks, VolumeStep::RemoveGenerations],
     };
     let middles = middles.into_iter().map(|step| CrashTrigger { step, occurrence: 2 });
     work.steps().map(|step| CrashTrigger { step, occurrence: 1 }).chain(middles)

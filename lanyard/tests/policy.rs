@@ -16,10 +16,10 @@ use lanyard_grpc::provider::{MountRequest, MountResponse};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-#[path = "azure/serving.rs"]
+#[path = "azure/azure_serve_process.rs"]
 mod azure_serve_process;
 
-use azure_serve_process::Serving;
+use azure_serve_process::AzureServeProcess;
 
 /// A process that ends with the test.
 struct ChildProcessGuard(Child);
@@ -32,11 +32,11 @@ impl Drop for ChildProcessGuard {
 }
 
 /// A local Azure whose control API is used.
-struct PolicyTestAzure(Serving);
+struct PolicyTestAzure(AzureServeProcess);
 
 impl PolicyTestAzure {
     fn start(state: &Path) -> Self {
-        Self(Serving::start(lanyard_command(), state))
+        Self(AzureServeProcess::start(lanyard_command(), state))
     }
 
     /// Asks the control API.
@@ -50,7 +50,7 @@ impl PolicyTestAzure {
     }
 
     fn control_request(&self, method: &str, path: &str, body: &str) -> Value {
-        let address = self.0.text("address");
+        let address = self.0.session_text("address");
         let mut stream = TcpStream::connect(&address).unwrap();
         let length = body.len();
         let head = format!(
@@ -90,9 +90,9 @@ impl PolicyTestNode {
             .args(["--classes", &at("classes.yaml"), "--provider-socket", &at("azure.sock")])
             .args(["--audit-file", &at("audit.jsonl")])
             .args(flags)
-            .env("HTTPS_PROXY", azure.0.text("proxy"))
-            .env("SSL_CERT_FILE", azure.0.text("ca_bundle"))
-            .env("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure.0.text("proxy"))
+            .env("HTTPS_PROXY", azure.0.session_text("proxy"))
+            .env("SSL_CERT_FILE", azure.0.session_text("ca_bundle"))
+            .env("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure.0.session_text("proxy"))
             .spawn()
             .unwrap();
         Self { _process: ChildProcessGuard(child), directory: directory.to_owned() }
@@ -255,7 +255,7 @@ async fn policy_does_not_restrict_identities_of_the_pod() {
     let policy = directory.path().join("policy.yaml");
     let nothing = "apiVersion: lanyard.dev/v1alpha1\nkind: NodePolicy\nrules: []\n";
     std::fs::write(&policy, nothing).unwrap();
-    let proxy = azure.0.text("proxy").replace("http://", "https://");
+    let proxy = azure.0.session_text("proxy").replace("http://", "https://");
     let flags = [
         "--policy-mode=enforce",
         "--policy-file",

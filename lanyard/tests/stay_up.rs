@@ -12,13 +12,13 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use self::up_process::StayingUp;
+use self::up_process::UpProcess;
 
-#[path = "support/staying_up.rs"]
+#[path = "support/up_process.rs"]
 mod up_process;
 
 /// Runs `lanyard credential check` as another program of this machine would.
-fn check_credential(up: &StayingUp, file: &Path, call: &str) -> (Option<i32>, String) {
+fn check_credential(up: &UpProcess, file: &Path, call: &str) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
         .args(["credential", "check", "--call", call])
         .arg(file)
@@ -40,11 +40,11 @@ fn count_matching(entries: &[Value], matches: impl Fn(&Value) -> bool) -> usize 
 #[test]
 fn request_log_shows_each_hop_over_tls_and_one_vault_reader_token() {
     let directory = tempfile::tempdir().unwrap();
-    let up = StayingUp::start(directory.path());
+    let up = UpProcess::start(directory.path());
     assert_eq!(up.report["ok"], true, "{}", up.report);
 
-    let world = up.control("world");
-    let ledger = up.control("ledger");
+    let world = up.get_control("world");
+    let ledger = up.get_control("ledger");
     let entries = ledger["value"].as_array().unwrap();
     assert_eq!(count_matching(entries, |entry| entry["service"] == "imds"), 1, "one token for all nine");
 
@@ -91,7 +91,7 @@ fn request_log_shows_each_hop_over_tls_and_one_vault_reader_token() {
 #[test]
 fn a_mounted_file_is_checked_down_to_a_granted_and_a_refused_call() {
     let directory = tempfile::tempdir().unwrap();
-    let up = StayingUp::start(directory.path());
+    let up = UpProcess::start(directory.path());
     let file = directory
         .path()
         .join("azure-cloud-controller-manager/cloud-provider-cert/harbour-cloud-provider");
@@ -123,7 +123,7 @@ fn a_mounted_file_is_checked_down_to_a_granted_and_a_refused_call() {
 #[test]
 fn termination_removes_mounts_and_directories() {
     let directory = tempfile::tempdir().unwrap();
-    let up = StayingUp::start(directory.path());
+    let up = UpProcess::start(directory.path());
     assert!(std::fs::read_dir(directory.path()).unwrap().count() > 0);
     let (code, rest) = up.terminate();
     assert_eq!(code, Some(0), "{rest}");
@@ -213,7 +213,7 @@ fn the_next_run_removes_the_volumes_and_directories_of_a_killed_one() {
         let chosen = user.chosen_directory();
         let chosen = ["--directory", chosen.to_str().unwrap()];
         for (killed, next) in [(&[][..], &[][..]), (&chosen, &chosen), (&chosen, &[])] {
-            let mut up = StayingUp::run(user.up_command(killed));
+            let mut up = UpProcess::start_command(user.up_command(killed));
             assert_eq!(up.report["ok"], true, "{}", up.report);
             let file = "azure-cloud-controller-manager/cloud-provider-cert/harbour-cloud-provider";
             let is_chosen = !killed.is_empty();
@@ -236,7 +236,7 @@ fn the_next_run_removes_the_volumes_and_directories_of_a_killed_one() {
 #[test]
 fn a_second_run_with_the_same_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let up = StayingUp::start(directory.path());
+    let up = UpProcess::start(directory.path());
     let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
         .args(["up", "--once", "--directory"])
         .arg(directory.path())

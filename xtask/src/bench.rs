@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// What to measure
     bench: BenchTarget,
     /// How to print the rows
-    #[arg(long, value_enum, default_value_t = Output::Table)]
+    #[arg(long, value_enum, default_value_t = BenchOutputFormat::Table)]
     output: BenchOutputFormat,
     /// How many hosted clusters the fleet of the operator has
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=50_000), value_name = "NUMBER")]

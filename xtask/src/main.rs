@@ -71,7 +71,7 @@ enum XtaskCommand {
 
 fn main() -> ExitCode {
     let arguments = Args::parse();
-    match Repository::from_environment().and_then(|house| run(&arguments.task, &house)) {
+    match Repository::from_environment().and_then(|house| run(&arguments.command, &house)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             process::print_error(&error);

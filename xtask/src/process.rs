@@ -29,7 +29,7 @@ impl PassFailCounts {
         self.failed == 0 && self.passed > 0
     }
 
-    /// Reads what [`Tally`] displays.
+    /// Reads what [`PassFailCounts`] displays.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut tally = Self::default();
         for part in line.trim().split(", ") {

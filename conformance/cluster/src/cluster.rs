@@ -23,7 +23,7 @@ use crate::status::{ComponentStatus, ComponentHealth, ClusterStatus};
 
 /// A cluster that was started, by us or by somebody before.
 ///
-/// Dropping it changes nothing: the processes live on until [`Cluster::down`].
+/// Dropping it changes nothing: the processes live on until [`LocalCluster::down`].
 #[derive(Debug, Clone)]
 pub struct LocalCluster {
     layout: ClusterLayout,
@@ -50,15 +50,15 @@ impl LocalCluster {
     /// # Errors
     /// If the machine lacks something, if a component ends or does not become ready, or if a
     /// cluster with other options is there. What was started stays for inspection;
-    /// [`Cluster::down`] takes it away.
+    /// [`LocalCluster::down`] takes it away.
     pub async fn up(options: Options, clock: SharedClock) -> Result<Self, ClusterError> {
         Self::up_with_outcome(options, clock).await.map(|(cluster, _)| cluster)
     }
 
-    /// As [`Cluster::up`], and says what was done.
+    /// As [`LocalCluster::up`], and says what was done.
     ///
     /// # Errors
-    /// As [`Cluster::up`].
+    /// As [`LocalCluster::up`].
     pub async fn up_with_outcome(
         options: Options,
         clock: SharedClock,

@@ -2,9 +2,9 @@
 //! scheduler, containerd and kubelet as plain processes, all state below one directory.
 //!
 //! Nothing here is a stand-in. What the programs are comes from a directory of them
-//! (`cargo xtask cluster` installs one); what they are told is decided by pure code ([`Plan`],
-//! and the rooms behind it), what happens to the machine by a thin shell ([`Cluster`]).
-//! [`Cluster::down`] takes everything away again, also after a start that failed half way or a
+//! (`cargo xtask cluster` installs one); what they are told is decided by pure code ([`LocalClusterPlan`],
+//! and the rooms behind it), what happens to the machine by a thin shell ([`LocalCluster`]).
+//! [`LocalCluster::down`] takes everything away again, also after a start that failed half way or a
 //! caller that was killed: processes are recorded with their start times and marked in their
 //! environment, and mounts, control groups and leftovers are found by the directory.
 //!

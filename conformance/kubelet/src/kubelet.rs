@@ -160,7 +160,7 @@ impl FakeKubelet {
     }
 
     /// Does what is due all the time, until `stop` is ready; then waits for the calls in flight.
-    /// What happens meanwhile is told by [`Kubelet::take_events`].
+    /// What happens meanwhile is told by [`FakeKubelet::take_events`].
     pub async fn run(&self, stop: impl Future<Output = ()> + Send) {
         let mut stop = std::pin::pin!(stop);
         let mut running = JoinSet::new();
@@ -439,7 +439,7 @@ enum PublishAttemptError {
     NotSent(String),
 }
 
-/// How often [`Kubelet::run`] looks for plugins.
+/// How often [`FakeKubelet::run`] looks for plugins.
 const REGISTRATION_SCAN_INTERVAL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! | calls | each on a new connection, authority `localhost`, deadline 2 min; `NodeGetCapabilities` twice before a publish |
 //! | request | read-only, `SINGLE_NODE_WRITER`, no staging path; `fsGroup` where the driver has `VOLUME_MOUNT_GROUP` |
 //! | `volume_context` | the user's attributes, overwritten by the pod's name, namespace, UID, ServiceAccount and `ephemeral` |
-//! | tokens | in `volume_context`, or in `secrets` alone ([`DriverObject::tokens_in_secrets`]); kept until four fifths of their life |
+//! | tokens | in `volume_context`, or in `secrets` alone ([`CsiDriverObject::tokens_in_secrets`]); kept until four fifths of their life |
 //! | disk | parent directory and `vol_data.json` before the first publish, never the target |
 //! | cadence | again 0.6 to 0.9 s after the first success, then every 1.05 to 1.4 sync periods; once only without `requiresRepublish` |
 //! | first publish fails | with a final code the directory goes and no unpublish follows; otherwise it stays, and deletion unpublishes |
@@ -22,11 +22,11 @@
 //! It differs from the kubelet in this: there are no containers, so nobody binds a volume and a
 //! pod is deleted at once; `GetInfo` is asked once, not sometimes twice; volume statistics are
 //! not collected; pods and drivers are what the caller says, not what an API server does; and a
-//! registration is noticed when it is looked for ([`Kubelet::tick`], or every 0.2 s in
-//! [`Kubelet::run`]) instead of one to two seconds after it appears.
+//! registration is noticed when it is looked for ([`FakeKubelet::tick`], or every 0.2 s in
+//! [`FakeKubelet::run`]) instead of one to two seconds after it appears.
 //!
-//! Time is the clock's, so hours of republishing run in one test. [`Kubelet::tick`] does what is
-//! due and waits for it; [`Kubelet::run`] does the same all the time.
+//! Time is the clock's, so hours of republishing run in one test. [`FakeKubelet::tick`] does what is
+//! due and waits for it; [`FakeKubelet::run`] does the same all the time.
 //!
 //! ```
 //! use lanyard_clock::SystemClock;

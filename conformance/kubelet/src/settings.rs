@@ -47,7 +47,7 @@ pub struct TokenRequest {
     pub lifetime: Duration,
 }
 
-/// How a [`Kubelet`](crate::Kubelet) works.
+/// How a [`FakeKubelet`](crate::FakeKubelet) works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FakeKubeletSettings {
     /// The node's name.

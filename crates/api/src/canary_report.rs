@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What a canary knows about its identity: the annotation [`CanaryFacts::ANNOTATION`] of its own
+/// What a canary knows about its identity: the annotation [`CanaryStatusReport::REPORT_ANNOTATION`] of its own
 /// pod, as JSON. What is absent is unknown.
 ///
 /// It changes when something does: a hop becomes good or bad, another certificate is loaded, a
@@ -75,7 +75,7 @@ pub struct LoadedCredential {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CanaryProbeReport {
-    /// Which probe: [`ProbeFacts::NETWORK`] or [`ProbeFacts::ENCRYPTION`].
+    /// Which probe: [`CanaryProbeReport::NETWORK_PROBE`] or [`CanaryProbeReport::ENCRYPTION_PROBE`].
     pub name: String,
     /// Whether it was good.
     pub good: bool,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 ///
 /// API `secrets-store.csi.x-k8s.io/v1`. There is no `spec`, and the status is no subresource. The
 /// schema prunes what it does not know, so everything of ours lies in the annotation
-/// [`SecretProviderClassPodStatus::VOLUME_FACTS`]. Fields that this type does not know are kept as
+/// [`SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION`]. Fields that this type does not know are kept as
 /// they came.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// What the node knows about a volume: the annotation
-/// [`VOLUME_FACTS`](crate::SecretProviderClassPodStatus::VOLUME_FACTS) of the pod status, as JSON.
+/// [`VOLUME_REPORT_ANNOTATION`](crate::SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION) of the pod status, as JSON.
 /// What is absent is unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

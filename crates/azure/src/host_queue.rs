@@ -70,7 +70,7 @@ pub(crate) enum QueueDecision {
 }
 
 impl HostQueue {
-    /// Joins the queue; the bell rings when it is time to [`Self::step`] again.
+    /// Joins the queue; the bell rings when it is time to [`Self::decide`] again.
     pub(crate) fn enqueue(&mut self, priority: RequestPriority, asker: FlowId) -> (QueuePosition, Arc<Notify>) {
         // The round that is under way: nobody is put before it for having been away.
         let equals = (priority, 0, 0)..=(priority, u64::MAX, u64::MAX);

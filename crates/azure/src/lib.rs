@@ -1,10 +1,10 @@
 //! The one transport to Azure, and calls of Azure Resource Manager.
 //!
-//! Every client of lanyard that talks to Azure does it through a [`Transport`]: it knows the proxy
+//! Every client of lanyard that talks to Azure does it through a [`AzureTransport`]: it knows the proxy
 //! and the trusted roots, and it owns retry, one token bucket and one Retry-After cool-down per
-//! host, in which mounts go before rotations ([`Priority`]) and those who ask take turns ([`Asker`]),
-//! and leaves a host alone that fails again and again ([`BreakerPolicy`]). The Azure SDK's own retry
-//! is off ([`Transport::client_options`]), so a request is never retried twice over. Credentials take the bare [`Transport::unpaced`]: they retry by themselves,
+//! host, in which mounts go before rotations ([`RequestPriority`]) and those who ask take turns ([`FlowId`]),
+//! and leaves a host alone that fails again and again ([`CircuitBreakerPolicy`]). The Azure SDK's own retry
+//! is off ([`AzureTransport::client_options`]), so a request is never retried twice over. Credentials take the bare [`AzureTransport::unpaced`]: they retry by themselves,
 //! because they know what a token request may repeat.
 
 mod arm_client;

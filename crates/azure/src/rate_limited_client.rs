@@ -24,9 +24,9 @@ use crate::host_queue::{FlowId, HostQueue, QueuePosition, RequestPriority, Queue
 /// A request was not sent, because its host is left alone for longer than a request waits.
 ///
 /// It comes inside an [`azure_core::Error`] of kind `Other`, because the transport lies under
-/// clients that know no other error; [`CoolingError::of`] finds it there.
+/// clients that know no other error; [`ThrottledError::of`] finds it there.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{host} {because} for another {}s", remaining.as_secs())]
+#[error("{host} {cause} for another {}s", remaining.as_secs())]
 pub struct ThrottledError {
     /// The host.
     pub host: String,
@@ -99,7 +99,7 @@ impl HostTable {
         &mut known.host
     }
 
-    /// Drops hosts that were idle for [`IDLE`]. If there are still too many, it drops the longest idle ones,
+    /// Drops hosts that were idle for [`IDLE_TIMEOUT`]. If there are still too many, it drops the longest idle ones,
     /// and hosts that rest only after all others. A host for which requests wait stays.
     fn evict_idle(&mut self, now: Duration) {
         let is_idle = |known: &HostEntry| now.saturating_sub(known.last_used_at) >= IDLE_TIMEOUT;

@@ -55,7 +55,7 @@ impl RateLimiter {
     }
 
     /// The host asked to be left alone: nobody asks it before `now + pause`, and then no burst
-    /// comes, for all who wait would be one. No pause is longer than [`LONGEST_COOL_DOWN`].
+    /// comes, for all who wait would be one. No pause is longer than [`MAX_COOL_DOWN`].
     pub(crate) fn start_cool_down(&mut self, now: Duration, pause: Duration, rate: RequestRate) {
         let pause = pause.min(MAX_COOL_DOWN);
         self.cool_down_until = self.cool_down_until.max(now.saturating_add(pause));

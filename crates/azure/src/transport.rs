@@ -108,7 +108,7 @@ impl AzureTransport {
     ///
     /// # Errors
     ///
-    /// As [`Transport::new`].
+    /// As [`AzureTransport::new`].
     pub fn with_wrapped_client(
         settings: &AzureTransportSettings,
         clock: SharedClock,

@@ -55,9 +55,9 @@ pub struct CanarySettings {
 pub struct CanaryDependencies {
     /// The time.
     pub clock: SharedClock,
-    /// The way to Azure, best with [`CanaryParts::RETRY`].
+    /// The way to Azure, best with [`CanaryDependencies::RETRY`].
     pub transport: AzureTransport,
-    /// The way to Entra, best with [`CanaryParts::token_retry`].
+    /// The way to Entra, best with [`CanaryDependencies::token_retry`].
     pub token_transport: TokenTransport,
     /// Who counts.
     pub metrics: CanaryMetrics,

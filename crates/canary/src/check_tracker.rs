@@ -2,16 +2,16 @@
 //!
 //! The rules:
 //!
-//! 1. A success is told at once, and so is trouble of somebody who knows ([`Nature::Final`]).
-//! 2. Trouble on the way is counted, and told once it came [`Patience::failures`] times in a row
-//!    over [`Patience::lasting`]. Until then what was known stays known.
+//! 1. A success is told at once, and so is trouble of somebody who knows ([`ProofErrorKind::Definitive`]).
+//! 2. Trouble on the way is counted, and told once it came [`FailureThreshold::failures`] times in a row
+//!    over [`FailureThreshold::duration`]. Until then what was known stays known.
 //! 3. What is told stays as it was told while it has the same code, its beginning included. Trouble
 //!    on the way says nothing new about what is known to be bad, but for rule 5.
-//! 4. A service that wants to be left alone ([`Nature::Throttled`]) says nothing: what was known
+//! 4. A service that wants to be left alone ([`ProofErrorKind::Throttled`]) says nothing: what was known
 //!    stays known however long it lasts. It is counted as in rule 2, and then told beside what is
 //!    known, until somebody answers; at once where nothing is known, for it is why, and where it is
 //!    to last as long as that by its own word: nobody asks before.
-//! 5. What is known of something that was replaced ([`Track::outdate`]) is not known of what took its
+//! 5. What is known of something that was replaced ([`CheckTracker::mark_replaced`]) is not known of what took its
 //!    place. It stands while that is tried, within the patience of rule 2; where a service that
 //!    throttles keeps it from being tried, nothing is known.
 
@@ -183,7 +183,7 @@ impl CheckTracker {
                     let is_outdated = std::mem::take(&mut self.describes_previous);
                     // Trouble on the way is one story, whatever is tried on it.
                     let stays = |told: &ProofError| !is_outdated || told.kind == ProofErrorKind::Transient;
-                    if !matches!(&self.status, CheckStatus::Bad { error, .. } if stays(trouble)) {
+                    if !matches!(&self.status, CheckStatus::Bad { error, .. } if stays(error)) {
                         self.status = CheckStatus::Bad { error: trouble, since };
                     }
                 }

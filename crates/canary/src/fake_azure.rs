@@ -27,7 +27,7 @@ use crate::{
 /// Planted where secrets are: it must be seen nowhere else.
 pub(crate) const MARKER: &str = "planted-marker";
 
-/// Runs a test with one thread for files, so that [`Bench::settle`] knows when they are read.
+/// Runs a test with one thread for files, so that [`CanaryFixture::run_until_idle`] knows when they are read.
 pub(crate) fn run_test(test: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().max_blocking_threads(1).build().unwrap().block_on(test);

@@ -1,13 +1,13 @@
 //! A canary: a tiny pod per identity that keeps proving its identity.
 //!
 //! It stands where a component of a hosted control plane would stand, learns the path of its
-//! credential file in the component's own way ([`CredentialPlace`]), keeps a token and makes one
+//! credential file in the component's own way ([`CredentialFileLocation`]), keeps a token and makes one
 //! call that the component's role grants ([`GrantedCall`]). What it finds out goes three ways: to
-//! metrics ([`CanaryMetrics`]), to the log, and as [`lanyard_api::CanaryFacts`] to an annotation of
+//! metrics ([`CanaryMetrics`]), to the log, and as [`lanyard_api::CanaryStatusReport`] to an annotation of
 //! its own pod, which is written only when something changes.
 //!
 //! What a try came to is one thing, and what is told another: a refusal is told at once, and what
-//! may pass by itself is counted and told when it lasts ([`Patience`]). So facts never flap.
+//! may pass by itself is counted and told when it lasts ([`FailureThreshold`]). So facts never flap.
 //!
 //! ```
 //! use lanyard_canary::GrantedCall;

@@ -2,7 +2,7 @@
 //!
 //! Each probe has one task of its own, so it is made once at a time however many want to know, and
 //! its result is the facts until the next one. When it is made again follows from what came back
-//! ([`pause_after`]).
+//! ([`retry_delay_for_status`]).
 
 pub(crate) mod encryption;
 pub(crate) mod network;
@@ -36,7 +36,7 @@ pub enum ProbeSettings {
 /// Which probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbeKind {
-    /// [`ProbeSettings::Encryption`].
+    /// [`ProbeSettings::KmsEncryption`].
     Encryption,
     /// [`ProbeSettings::Network`].
     Network,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use azure_core::error::Error as AzureError;
 use lanyard_azure::AzureCallError;
 use lanyard_credential::{LoadError, RetryClass, TokenError};
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 
 use crate::delays::throttled_delay;
 use crate::credential_location::CredentialLocationError;

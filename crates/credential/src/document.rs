@@ -303,7 +303,7 @@ fn parse_timestamp(text: &str) -> Result<Timestamp, FieldProblem> {
     timestamp::parse_timestamp(text).ok_or(FieldProblem::InvalidTimestamp)
 }
 
-/// What the bytes of a would-be document look like: [`Lookalike::of`], with the parser's verdict.
+/// What the bytes of a would-be document look like: [`DetectedFormat::of`], with the parser's verdict.
 fn detect_document_format(bytes: &[u8], cut_short: bool) -> DetectedFormat {
     match DetectedFormat::of(bytes) {
         DetectedFormat::JsonObject if cut_short => DetectedFormat::JsonCutShort,

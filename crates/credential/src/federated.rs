@@ -44,7 +44,7 @@ pub struct FederatedTokenSettings {
 
 /// Everything that is wrong with [`FederatedTokenSettings`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("workload identity is not configured: {}", list(problems))]
+#[error("workload identity is not configured: {}", join_problems(problems))]
 pub struct FederatedTokenSettingsError {
     /// One entry for each variable that is missing or malformed.
     pub problems: Vec<FederatedTokenSettingProblem>,

@@ -149,7 +149,7 @@ impl CredentialFile {
 
     /// The generation before, until it expires.
     ///
-    /// It may be of another identity; ask [`Generation::is_same_identity`] before falling back.
+    /// It may be of another identity; ask [`CredentialGeneration::is_same_identity`] before falling back.
     pub fn previous(&self) -> Option<Arc<CredentialGeneration>> {
         let now = self.shared.clock.now();
         self.shared.previous.load_full().filter(|generation| generation.expires_at() > now)

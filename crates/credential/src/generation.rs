@@ -33,7 +33,7 @@ pub struct CredentialCandidate {
     content_hash: ContentHash,
 }
 
-/// How a file becomes a [`Candidate`].
+/// How a file becomes a [`CredentialCandidate`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CandidateOptions {

@@ -7,7 +7,7 @@
 //! - [`ReloadingCertificateCredential`] signs in with the credential file that a hosted control
 //!   plane's volume holds, and follows the file as it rotates;
 //! - [`FederatedTokenCredential`] exchanges a projected service account token, and
-//!   [`HeldTokenCredential`] one that a program holds for somebody else;
+//!   [`InMemoryTokenCredential`] one that a program holds for somebody else;
 //! - [`ClientSecretCredential`] signs in with a client secret;
 //! - [`ManagedIdentityCredential`] asks the host, by IMDS or App Service.
 //!

@@ -8,7 +8,7 @@
 //!    read is tried again whenever something may have changed.
 //! 3. An older `not_before` is refused, counted and reported.
 //! 4. A newer `not_before` is taken; so is an equal one, because a rotation may carry equal stamps
-//!    and a repaired file keeps its own ([`EqualStamps::Refuse`] is the rule of msi-dataplane).
+//!    and a repaired file keeps its own ([`EqualTimestampPolicy::Reject`] is the rule of msi-dataplane).
 //!
 //! Before anything is in use, every failure is final: the first load fails fast.
 
@@ -50,9 +50,9 @@ pub enum LoaderEvent {
     ResyncDue,
     /// Somebody wants the newest version now.
     ReloadRequested,
-    /// The answer to [`Action::Read`].
+    /// The answer to [`LoaderAction::NeedsRead`].
     Read(Result<CredentialFileContent, LoadError>),
-    /// The answer to [`Action::Parse`].
+    /// The answer to [`LoaderAction::Parse`].
     Parsed(Result<Box<CredentialCandidate>, LoadError>),
 }
 
@@ -60,9 +60,9 @@ pub enum LoaderEvent {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoaderAction {
-    /// Read the file and answer with [`Event::Read`].
+    /// Read the file and answer with [`LoaderEvent::NeedsRead`].
     Read,
-    /// Parse the content and answer with [`Event::Parsed`].
+    /// Parse the content and answer with [`LoaderEvent::Parsed`].
     Parse(CredentialFileContent),
     /// Take this generation into use.
     Publish(Arc<CredentialGeneration>),
@@ -99,7 +99,7 @@ pub enum KeepReason {
         /// The stamp of the generation in use.
         current: Timestamp,
     },
-    /// Its `not_before` is that of the generation in use, and [`EqualStamps::Refuse`] holds.
+    /// Its `not_before` is that of the generation in use, and [`EqualTimestampPolicy::Reject`] holds.
     EqualTimestamp,
 }
 
@@ -146,7 +146,7 @@ pub struct CredentialLoader {
     current: Option<Arc<CredentialGeneration>>,
     previous: Option<Arc<CredentialGeneration>>,
     rejected_hash: Option<ContentHash>,
-    /// What [`Event::Parsed`] will be about.
+    /// What [`LoaderEvent::Parsed`] will be about.
     parsing_hash: Option<ContentHash>,
     unusable_content: Option<(ContentHash, LoadFailure)>,
     report: LoaderReport,

@@ -103,7 +103,7 @@ impl ManagedIdentityTransport {
     ///
     /// # Errors
     ///
-    /// [`ManagedIdentitySettingsError::Client`] if the HTTP client cannot be built.
+    /// [`ManagedIdentitySettingsError::BuildClient`] if the HTTP client cannot be built.
     pub fn new(options: TokenTransportOptions) -> Result<Self, ManagedIdentitySettingsError> {
         let client = reqwest::Client::builder()
             .no_proxy()

@@ -17,7 +17,7 @@ pub trait MetricsHook: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Content of the credential file was refused, and the generation before it kept; `reason`
-    /// is [`KeepReason::word`](crate::loader::KeepReason::word).
+    /// is [`KeepReason::metric_label`](crate::loader::KeepReason::metric_label).
     fn generation_refused(&self, reason: &'static str) {
         let _ = reason;
     }

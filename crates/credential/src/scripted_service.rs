@@ -29,7 +29,7 @@ pub(crate) enum ScriptedReply {
     ConnectionReset,
     /// No answer, ever.
     NoResponse,
-    /// Waits for a permit of [`Script::release`] and then does the other thing.
+    /// Waits for a permit of [`ScriptedTokenService::release`] and then does the other thing.
     Gated(Box<Self>),
 }
 

@@ -215,9 +215,9 @@ impl DependentKind {
 
 impl DeletionStatus {
     /// The end of a cluster that cannot be used: nobody knows what it leaves behind.
-    fn for_invalid_cluster(guests: Dependents, is_forced: bool) -> Self {
-        let guests = if is_forced { Dependents::default() } else { guests };
-        let Dependents { remaining: mut blocking_dependents, unlisted_kinds: unlisted: unlisted_kinds } = guests;
+    fn for_invalid_cluster(dependents: Dependents, is_forced: bool) -> Self {
+        let dependents = if is_forced { Dependents::default() } else { dependents };
+        let Dependents { remaining: mut blocking_dependents, unlisted_kinds } = dependents;
         blocking_dependents.sort();
         Self { blocking_dependents, unlisted_kinds, is_forced, ..Self::default() }
     }

@@ -1,7 +1,7 @@
 //! What is not as it was rendered, or not in use as it is mounted.
 //!
 //! Pure. What is different for a moment is no drift: nodes look one after another, and processes
-//! need a while to load what was mounted. So [`find`] is given a [`Memory`] of since when things
+//! need a while to load what was mounted. So [`find`] is given a [`DriftHistory`] of since when things
 //! are different, and gives the next one; at the start it is resumed from the status as it stands,
 //! so that a restart neither forgets a finding nor finds it anew.
 

@@ -2,7 +2,7 @@
 //!
 //! A credential is renewed by somebody who writes a newer one into the vault. From `renew_after` on
 //! that is to be expected; from `cannot_renew_after` on it is not possible any more; and what is
-//! written later than the [`Reach`] before `not_after` comes too late, because the node looks at
+//! written later than the [`PropagationDelay`] before `not_after` comes too late, because the node looks at
 //! the vault from time to time only.
 //!
 //! ```text

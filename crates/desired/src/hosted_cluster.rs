@@ -43,7 +43,7 @@ pub struct ValidatedHostedCluster {
     /// The identities of components on the nodes.
     pub data_plane: DataPlaneClientIds,
     /// The encryption of secrets at rest, where a key in a vault does it with the identity of
-    /// [`Component::Kms`].
+    /// [`Component::KmsSpec`].
     pub encryption: Option<KmsEncryption>,
 }
 

@@ -59,7 +59,7 @@ impl ProofCall {
         format!("GET {}", self.url(endpoints))
     }
 
-    /// [`Expected::is_met_by`].
+    /// [`ExpectedAuthorization::is_met_by`].
     pub fn is_met_by(&self, status: u16, code: &str) -> bool {
         self.expected.is_met_by(status, code)
     }

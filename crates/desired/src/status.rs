@@ -1,6 +1,6 @@
 //! How the identities of a hosted cluster are, from what nodes and canaries told.
 //!
-//! Pure: [`identities_status`] folds what was [`Observed`] to the status that
+//! Pure: [`identities_status`] folds what was [`IdentityStatusInputs`] to the status that
 //! [`HostedClusterIdentities`](lanyard_api::HostedClusterIdentities) holds, [`transitions`] says
 //! what is news in it, [`next_look`] when time alone changes it. Equal facts give equal bytes,
 //! whatever their order: times are carried over from the status as it stands, so a settled status
@@ -18,7 +18,7 @@
 //! | of a pod that counts | ready |
 //! |---|---|
 //! | its class is gone | `False` at `spc` |
-//! | the node says what only somebody can mend ([`Healing::Never`](lanyard_vocabulary::Healing)) | `False` at the hop of the code, though the mounted credential may still serve: a pod that starts now gets none |
+//! | the node says what only somebody can mend ([`RecoveryMode::Never`](lanyard_vocabulary::RecoveryMode)) | `False` at the hop of the code, though the mounted credential may still serve: a pod that starts now gets none |
 //! | what it loaded has ended | `False` at `credential`, or at the hop that kept a newer one away |
 //! | its canary names a hop | `False` at that hop |
 //! | its canary came as far as canaries walk | `True`; with the node's code as the reason while something is wrong that may heal by itself, and with the canary's while a service throttles it |

@@ -112,7 +112,7 @@ pub(crate) struct KeyCredential {
 pub(crate) struct SubjectNameIssuer {
     /// The common name of the subject.
     pub(crate) subject: String,
-    /// The name of the authority in [`Directory::authorities`].
+    /// The name of the authority in [`EntraDirectory::authorities`].
     pub(crate) authority: String,
 }
 

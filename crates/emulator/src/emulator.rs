@@ -25,7 +25,7 @@ use crate::state_store::{StateStore, StateStoreError};
 use crate::token::TokenPolicy;
 use crate::azure_state::AzureState;
 
-/// How an emulator shall start. Nothing happens before [`Builder::start`].
+/// How an emulator shall start. Nothing happens before [`EmulatorBuilder::start`].
 #[derive(Debug)]
 pub struct EmulatorBuilder {
     clock: SharedClock,
@@ -177,7 +177,7 @@ impl EmulatorBuilder {
         self
     }
 
-    /// As [`Builder::seed`], but a world that the state directory holds is kept whatever made it.
+    /// As [`EmulatorBuilder::seed`], but a world that the state directory holds is kept whatever made it.
     #[must_use]
     pub fn seed_if_new(mut self, plan: SeedPlan) -> Self {
         self.plan = Some(SeedMode::SeedOnlyIfNew(plan));

@@ -92,7 +92,7 @@ impl From<IdentityFault> for &'static str {
 
 /// The text names no fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a fault; known: {known}", known = Fault::ALL.map(Fault::name).join(", "))]
+#[error("`{0}` is not a fault; known: {known}", known = IdentityFault::ALL.map(IdentityFault::name).join(", "))]
 pub struct ParseIdentityFaultError(pub String);
 
 impl FromStr for IdentityFault {

@@ -14,7 +14,7 @@ pub(crate) struct ServiceEndpoint {
     pub(crate) cloud: Cloud,
 }
 
-/// The names of a cloud beyond [`lanyard_vocabulary::cloud::Endpoints`]: services that answer 501
+/// The names of a cloud beyond [`lanyard_vocabulary::cloud::CloudEndpoints`]: services that answer 501
 /// honestly, so that a client learns what is missing instead of what is unreachable.
 struct UnimplementedServiceHosts {
     cloud: Cloud,

@@ -46,7 +46,7 @@ impl IdGenerator {
     }
 }
 
-/// One call. Reading the world is free; [`Call::world_mut`] marks it for the state file.
+/// One call. Reading the world is free; [`OperationContext::azure_mut`] marks it for the state file.
 #[derive(Debug)]
 pub(crate) struct OperationContext<'a> {
     /// The request.

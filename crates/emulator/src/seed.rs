@@ -40,7 +40,7 @@ use crate::azure_state::AzureState;
 #[non_exhaustive]
 pub enum SeedError {
     /// The plan contradicts itself.
-    #[error("the plan of the world has {} problem(s): {}", problems.len(), listed(problems))]
+    #[error("the plan of the world has {} problem(s): {}", problems.len(), join_problems(problems))]
     Plan {
         /// Every problem.
         problems: Vec<SeedPlanProblem>,

@@ -113,7 +113,7 @@ impl VaultCloud {
     ///
     /// # Errors
     ///
-    /// [`CloudError`] where the endpoints are not to be had.
+    /// [`VaultCloudError`] where the endpoints are not to be had.
     pub async fn load(
         cloud: Cloud,
         file: Option<&str>,
@@ -137,7 +137,7 @@ impl VaultCloud {
     ///
     /// # Errors
     ///
-    /// [`EnvironmentProblem`].
+    /// [`EnvironmentFileError`].
     pub fn parse(content: &[u8]) -> Result<Self, EnvironmentFileError> {
         // The reader's own error quotes the file.
         let file: EnvironmentFile =

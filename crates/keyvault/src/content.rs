@@ -21,7 +21,7 @@ pub enum ContentError {
     #[error(transparent)]
     Encoding(#[from] DecodeValueError),
     /// The content type of a certificate's secret is none that is known.
-    #[error("a certificate's secret has {}", described(content_type.as_deref()))]
+    #[error("a certificate's secret has {}", describe_content_type(content_type.as_deref()))]
     UnknownContentType {
         /// `contentType`.
         content_type: Option<String>,

@@ -245,7 +245,7 @@ impl VaultReadError {
 
 /// What a vault, or a gateway in its place, answered when it did not give the object.
 ///
-/// The texts are excerpts ([`lanyard_credential::reply`]): short, on one line, and without the
+/// The texts are excerpts ([`lanyard_credential::error_reply`]): short, on one line, and without the
 /// token of the request, which such answers echo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultErrorDetails {

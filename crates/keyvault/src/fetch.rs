@@ -136,7 +136,7 @@ impl ReadError {
         }
     }
 
-    /// For how long nobody asks the vault, where it was not asked: [`VaultError::turned_away`].
+    /// For how long nobody asks the vault, where it was not asked: [`VaultReadError::circuit_open_for`].
     pub fn circuit_open_for(&self) -> Option<Duration> {
         self.vault_error().and_then(VaultReadError::circuit_open_for)
     }

@@ -1,6 +1,6 @@
 //! SecretProviderClass parameters to Key Vault reads to files in memory.
 //!
-//! A [`SecretSource`] is read by [`fetch_objects`]; what it gave becomes files by
+//! A [`VaultSource`] is read by [`fetch_objects`]; what it gave becomes files by
 //! [`decode_files`], which is pure. [`fetch_files`] is one after the other. [`KeyVault`] is the
 //! source on Azure. [`NodeVaults`] reads for all volumes of a node: as whom each class and pod
 //! says, once for all who ask for the same, and from a sealed cache while the vault is not there.

@@ -39,7 +39,7 @@ pub struct NodeVaultSettings {
     /// How files are written.
     pub files: VolumeFileOptions,
     /// How long a value is kept at least for those who take what is not new; it is kept as long
-    /// as the greatest [`Demand::max_age`] that was asked for it.
+    /// as the greatest [`Freshness::max_age`] that was asked for it.
     pub cache_retention: Duration,
     /// How many bytes the files of one volume may have together.
     pub max_content_bytes: u64,
@@ -71,7 +71,7 @@ pub struct VolumeReadRequest<'a> {
     /// How new it has to be, and who waits.
     pub freshness: Freshness,
     /// The greatest age of what is served from the sealed cache while the vault is not there, to
-    /// those who cannot begin without it ([`Priority::High`](lanyard_azure::Priority)); nothing
+    /// those who cannot begin without it ([`RequestPriority::High`](lanyard_azure::RequestPriority)); nothing
     /// where the class does not opt in. What is read for those who opt in is kept, whoever waits.
     pub serve_stale: Option<Duration>,
     /// The memory that reading takes.

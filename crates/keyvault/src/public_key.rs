@@ -67,7 +67,7 @@ impl EcCurve {
 #[non_exhaustive]
 pub enum PublicKeyError {
     /// The type or curve is none of ours.
-    #[error("keys of type {key_type}{} have no public file", on_curve(curve.as_deref()))]
+    #[error("keys of type {key_type}{} have no public file", curve_suffix(curve.as_deref()))]
     Unsupported {
         /// `kty`.
         key_type: String,

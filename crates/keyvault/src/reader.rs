@@ -227,7 +227,7 @@ impl ReaderIdentityError {
 ///
 /// # Errors
 ///
-/// [`IdentityError`] where the pod does not bring what the class needs.
+/// [`ReaderIdentityError`] where the pod does not bring what the class needs.
 pub(crate) fn identify_reader<'a>(
     parameters: &ProviderParameters,
     cloud: VaultCloud,

@@ -117,7 +117,7 @@ impl ReaderSessions {
     ///
     /// # Errors
     ///
-    /// [`ReaderError`] where no credential can be made of the proof.
+    /// [`ReaderCredentialError`] where no credential can be made of the proof.
     pub(crate) fn open_session(&self, identified: &VerifiedReader<'_>) -> Result<Arc<ReaderSession>, ReaderCredentialError> {
         let now = self.clock.monotonic();
         let mut open = self.sessions.lock();
@@ -143,7 +143,7 @@ impl ReaderSessions {
     ///
     /// # Errors
     ///
-    /// [`VaultError`] where the host is not one that a token may be sent to.
+    /// [`VaultReadError`] where the host is not one that a token may be sent to.
     pub(crate) fn open_vault(
         &self,
         reader: &ReaderSession,

@@ -429,7 +429,7 @@ where
             let Some(slots) = slots.upgrade() else { return };
             let now = clock.monotonic();
             let mut slots = slots.lock();
-            if slots.get_mut(&key).is_some_and(|slot| slot.sweep(now)) {
+            if slots.get_mut(&key).is_some_and(|slot| slot.drop_expired(now)) {
                 slots.remove(&key);
             }
         }));

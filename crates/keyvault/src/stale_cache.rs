@@ -117,7 +117,7 @@ impl StaleCache {
     ///
     /// # Errors
     ///
-    /// [`StaleCacheError::Random`].
+    /// [`StaleCacheError::RandomUnavailable`].
     pub fn in_memory() -> Result<Self, StaleCacheError> {
         let mut key = Zeroizing::new([0; KEY_LENGTH]);
         rand::fill(&mut *key).or(Err(StaleCacheError::RandomUnavailable))?;

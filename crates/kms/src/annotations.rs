@@ -99,7 +99,7 @@ pub fn desired_annotations(layout: CiphertextLayout, stamps: &VaultReplyHeaders)
 ///
 /// # Errors
 ///
-/// [`SealError`] with the first thing that does not fit, in the order of the other plugins.
+/// [`ForeignCiphertextError`] with the first thing that does not fit, in the order of the other plugins.
 pub fn check_ciphertext_origin(
     key: &PinnedKey,
     key_id: &str,

@@ -57,7 +57,7 @@ pub enum KmsConfigurationError {
         column: u64,
     },
     /// Some of its keys cannot be used.
-    #[error("{}", list(problems))]
+    #[error("{}", join_problems(problems))]
     Keys {
         /// All of them.
         problems: Vec<ConfigurationKeyProblem>,
@@ -119,7 +119,7 @@ impl KmsConfiguration {
     ///
     /// # Errors
     ///
-    /// [`ConfigurationError`] with everything that is wrong with the keys that count.
+    /// [`KmsConfigurationError`] with everything that is wrong with the keys that count.
     pub fn parse(text: &str) -> Result<Self, KmsConfigurationError> {
         let file: Option<ConfigurationFile> = serde_saphyr::from_str(text).map_err(|error| {
             let place = error.location();

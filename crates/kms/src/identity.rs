@@ -62,7 +62,7 @@ impl VaultIdentityError {
 ///
 /// # Errors
 ///
-/// [`IdentityError`] where settings are missing or malformed. A credential file that cannot be read
+/// [`VaultIdentityError`] where settings are missing or malformed. A credential file that cannot be read
 /// yet is no error: it is read again with each request for a token, until it can be.
 pub async fn build_credential(
     configuration: KmsConfiguration,
@@ -146,7 +146,7 @@ pub(crate) fn credential_file_hint(error: &azure_core::Error) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use lanyard_credential::TokenTransportOptions;
-    use lanyard_vocabulary::{Cloud, causes};
+    use lanyard_vocabulary::{Cloud, format_error_chain};
 
     use super::*;
 

@@ -72,7 +72,7 @@ impl CiphertextLayout {
     ///
     /// # Errors
     ///
-    /// [`LayoutError::Ciphertext`] if it is neither.
+    /// [`CiphertextLayoutError::Ciphertext`] if it is neither.
     pub fn of_ciphertext(ciphertext: &[u8]) -> Result<Self, CiphertextLayoutError> {
         let length = ciphertext.len();
         let is_text = ciphertext
@@ -100,7 +100,7 @@ impl CiphertextLayout {
     ///
     /// # Errors
     ///
-    /// [`LayoutError::Value`] if that is no RSA ciphertext: what is kept for years is not taken on
+    /// [`CiphertextLayoutError::Value`] if that is no RSA ciphertext: what is kept for years is not taken on
     /// trust.
     pub fn ciphertext(self, value: &str) -> Result<Vec<u8>, CiphertextLayoutError> {
         let problem = || CiphertextLayoutError::Value { length: value.len() };
@@ -125,7 +125,7 @@ impl CiphertextLayout {
     ///
     /// # Errors
     ///
-    /// [`LayoutError::Plaintext`] if it is not encoded as the layout says. A stray byte is not
+    /// [`CiphertextLayoutError::Plaintext`] if it is not encoded as the layout says. A stray byte is not
     /// trimmed: nobody knows what it stands for.
     pub fn plaintext(self, value: &str) -> Result<Zeroizing<Vec<u8>>, CiphertextLayoutError> {
         let decode = |text: &[u8]| {

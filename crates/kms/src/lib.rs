@@ -2,7 +2,7 @@
 //!
 //! An API server asks it to encrypt the seeds of its data keys, over a socket; it asks a vault. What
 //! it writes can be read by [kubernetes-kms](https://github.com/Azure/kubernetes-kms) and by its
-//! OpenShift fork, as it is told ([`Layout`]), and it reads what either wrote.
+//! OpenShift fork, as it is told ([`CiphertextLayout`]), and it reads what either wrote.
 //!
 //! ```
 //! use lanyard_kms::{Layout, key_id};

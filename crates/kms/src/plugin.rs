@@ -120,7 +120,7 @@ impl KmsPlugin {
 
     /// Proves that the key encrypts and decrypts, by doing both.
     ///
-    /// A good proof counts for [`Plugin::PROOF_COUNTS`]; whoever asks while one is made shares it,
+    /// A good proof counts for [`KmsPlugin::PROOF_VALIDITY`]; whoever asks while one is made shares it,
     /// good or bad, unless it is bad for want of time and the other one has more. So however many API servers and probes ask, the vault gets two requests in that
     /// time at most.
     pub async fn prove(&self, given: Duration) -> Result<(), Arc<KmsPluginError>> {

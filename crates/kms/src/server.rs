@@ -10,7 +10,7 @@ use lanyard_grpc::kms_v1beta1::key_management_service_server::KeyManagementServi
 use lanyard_grpc::kms_v2::key_management_service_server::KeyManagementServiceServer as ServerV2;
 use lanyard_grpc::{IncomingConnections, PrivateSocket, SocketError, SocketFile};
 use lanyard_telemetry::ReadinessGate;
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
 use tonic::service::Routes;
@@ -75,7 +75,7 @@ impl KmsServer {
     ///
     /// # Errors
     ///
-    /// [`ServeError`] where there can be no socket at the path, and where the server ended by
+    /// [`KmsServeError`] where there can be no socket at the path, and where the server ended by
     /// itself.
     pub async fn run(self, end: impl Future<Output = ()> + Send) -> Result<(), KmsServeError> {
         let mut end = pin!(end);

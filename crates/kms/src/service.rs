@@ -7,7 +7,7 @@ mod v2;
 use std::error::Error;
 use std::time::Duration;
 
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 use tonic::Status;
 
 pub(crate) use self::v1beta1::{RUNTIME_NAME, KmsV1Service, VERSION as V1_VERSION};

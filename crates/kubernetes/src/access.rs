@@ -145,7 +145,7 @@ pub enum AccessError {
         source: Box<KubeconfigError>,
     },
     /// No kubeconfig file is there.
-    #[error("there is no kubeconfig file: {}", list(paths))]
+    #[error("there is no kubeconfig file: {}", join_paths(paths))]
     NoKubeconfig {
         /// Where they were looked for.
         paths: Vec<PathBuf>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use kube::Client;
 use lanyard_clock::SharedClock;
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 
 use crate::UserAgent;
 use crate::access::{AccessError, ApiAccess, KubectlAccess};
@@ -182,7 +182,7 @@ pub fn backoff(failures: u32, first: Duration, longest: Duration, chance: f64) -
 #[non_exhaustive]
 pub enum ApiError {
     /// The API said no.
-    #[error("could not {action}: {message} (HTTP {status}{})", comma(reason))]
+    #[error("could not {action}: {message} (HTTP {status}{})", reason_suffix(reason))]
     Refused {
         /// What was tried.
         action: String,
@@ -196,7 +196,7 @@ pub enum ApiError {
         retry_after: Option<Duration>,
     },
     /// Fields of the object belong to others, who want them otherwise.
-    #[error("could not {action}: {}", told(conflicts))]
+    #[error("could not {action}: {}", describe_conflicts(conflicts))]
     Conflict {
         /// What was tried.
         action: String,

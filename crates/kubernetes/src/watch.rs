@@ -41,7 +41,7 @@ pub enum WatchUpdate {
     Deleted(Box<DynamicObject>),
     /// All objects are told anew from here on.
     ListStarted,
-    /// All objects were told: what was not told since [`Seen::Anew`] is not there.
+    /// All objects were told: what was not told since [`WatchUpdate::ListStarted`] is not there.
     ListCompleted,
     /// The kind cannot be watched now: not served, not allowed, or the API is not reached. How often
     /// in a row it was refused; zero where it was not.

@@ -9,7 +9,7 @@
 //!   object, version and decision. What is remembered for this is bounded, and what is lost is not
 //!   remembered, so a line may come twice, never too few times.
 //! - A file that was renamed by a rotation is left, and a new one is begun; the chain goes on in it.
-//! - A line that cannot be written waits for the next one, up to [`WAITING_LINES`]; what is lost
+//! - A line that cannot be written waits for the next one, up to [`MAX_PENDING_LINES`]; what is lost
 //!   beyond that is counted in the trail. Reads do not wait for the trail and do not fail with it.
 
 mod chain;

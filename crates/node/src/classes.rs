@@ -38,7 +38,7 @@ pub enum ClassError {
     #[error(
         "SecretProviderClass {namespace}/{name} takes {} of memory and may take {}: shorten \
          `spec.parameters`, `spec.secretObjects` and `metadata.annotations`",
-        Amount(*size), Amount(*limit)
+        ByteAmount(*size), ByteAmount(*limit)
     )]
     TooLarge {
         /// The namespace of the class.

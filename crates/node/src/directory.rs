@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::memory_limit::TmpfsUsage;
 use crate::fail_point::FailPoint;
-use crate::volume_step::Step;
+use crate::volume_step::VolumeStep;
 
 /// A system call on a volume failed.
 #[derive(Debug, thiserror::Error)]
@@ -164,7 +164,7 @@ impl OpenDirectory {
     }
 
     /// Stands right before a step of the publisher.
-    pub(crate) fn reach_step(&self, step: Step) {
+    pub(crate) fn reach_step(&self, step: VolumeStep) {
         self.fail_point.reach_step(step);
     }
 

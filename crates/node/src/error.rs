@@ -15,7 +15,7 @@ use crate::payload::PayloadProblem;
 #[non_exhaustive]
 pub enum PublishError {
     /// The list of files cannot be the content of a volume.
-    #[error("the files for {} are refused: {}", dir.display(), texts(problems))]
+    #[error("the files for {} are refused: {}", dir.display(), join_problems(problems))]
     InvalidPayload {
         /// The volume.
         dir: PathBuf,

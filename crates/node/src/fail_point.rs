@@ -1,11 +1,11 @@
 //! Where a process may be made to crash, so that it can be seen what the next one finds.
 //!
 //! Unit tests count the calls that change the disk and let one fail, as after a crash. The crash
-//! matrix names a [`Step`] and lets a real process kill itself there (feature `crash-points`).
+//! matrix names a [`VolumeStep`] and lets a real process kill itself there (feature `crash-points`).
 
 use std::io;
 
-use crate::volume_step::Step;
+use crate::volume_step::VolumeStep;
 
 /// Burns down with every changing call; once spent, each further call fails, as after a crash
 /// (whatever would clean up fails too). Outside tests it has no length and never ends.
@@ -48,7 +48,7 @@ impl FailPoint {
 
     #[cfg(not(test))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "only tests crash")]
-    pub(crate) fn burn(&self) -> io::Result<()> {
+    pub(crate) fn count_call(&self) -> io::Result<()> {
         Ok(())
     }
 
@@ -68,7 +68,7 @@ impl FailPoint {
 
     /// Stands right before a step.
     #[cfg(feature = "crash-points")]
-    pub(crate) fn reach_step(&self, step: Step) {
+    pub(crate) fn reach_step(&self, step: VolumeStep) {
         if let Some(crash) = &self.crash_point {
             crash.kill_if_reached(step);
         }
@@ -77,7 +77,7 @@ impl FailPoint {
     /// Stands right before a step.
     #[cfg(not(feature = "crash-points"))]
     #[expect(clippy::unused_self, reason = "only a build for the crash matrix crashes")]
-    pub(crate) const fn reach(&self, _step: Step) {}
+    pub(crate) const fn reach_step(&self, _step: VolumeStep) {}
 }
 
 #[cfg(feature = "crash-points")]
@@ -91,18 +91,18 @@ mod point {
 
     use rustix::process::{Signal, getpid, kill_process};
 
-    use super::Step;
+    use super::VolumeStep;
 
     /// Where the process shall kill itself: the name of a step, or `step#2` for the second time
     /// that it is reached.
     #[derive(Debug, Clone)]
     pub struct CrashPoint {
-        step: Step,
+        step: VolumeStep,
         remaining_hits: Arc<AtomicUsize>,
     }
 
     impl CrashPoint {
-        pub(super) fn kill_if_reached(&self, step: Step) {
+        pub(super) fn kill_if_reached(&self, step: VolumeStep) {
             if step != self.step || self.remaining_hits.fetch_sub(1, Ordering::SeqCst) != 1 {
                 return;
             }
@@ -121,7 +121,7 @@ mod point {
         fn from_str(text: &str) -> Result<Self, Self::Err> {
             let refused = || ParseCrashPointError { text: text.to_owned() };
             let (name, time) = text.split_once('#').unwrap_or((text, "1"));
-            let step = Step::ALL.iter().copied().find(|step| step.name() == name);
+            let step = VolumeStep::ALL.iter().copied().find(|step| step.name() == name);
             let time = time.parse().ok().filter(|time| *time > 0).ok_or_else(refused)?;
             Ok(Self { step: step.ok_or_else(refused)?, remaining_hits: Arc::new(AtomicUsize::new(time)) })
         }

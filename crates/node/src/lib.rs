@@ -1,9 +1,9 @@
 //! Mounting secrets into pods.
 //!
-//! A [`Volume`] is a directory whose files change all at once, in the layout of the kubelet's
-//! atomic writer, with retired generations that keep waking whoever watches them; a [`Mount`] is
+//! A [`AtomicVolume`] is a directory whose files change all at once, in the layout of the kubelet's
+//! atomic writer, with retired generations that keep waking whoever watches them; a [`TmpfsMount`] is
 //! the bounded memory file system that it lies on. A [`Publisher`] makes the volumes that the
-//! kubelet orders, keeps them fresh, and takes them away again; the [`NodeServer`] is the process
+//! kubelet orders, keeps them fresh, and takes them away again; the [`NodePluginServer`] is the process
 //! around it, and the seams of both are [`ClassSource`], [`Provider`] and [`Reporter`].
 //!
 //! ```
@@ -89,6 +89,6 @@ pub use publisher::{
 pub use registration::{RegistrationRejectedError, RegistrationSettings};
 pub use reporter::{PollResult, NoopReporter, PodEvent, PodEventKind, StatusReportError, Reporter, VolumeReport};
 pub use server::{NodePluginServer, NodePluginServerParts, NodePluginServerSettings, NodeServeError};
-pub use volume_step::{Step, VolumeOperation};
+pub use volume_step::{VolumeStep, VolumeOperation};
 pub use sync::{SecretSync, SecretSyncSettings, SecretSyncHealth};
 pub use volume::{VolumeChange, PublishOutcome, ScrubOutcome, AtomicVolume};

@@ -114,7 +114,7 @@ impl VolumeMarker {
         Ok(wire.into())
     }
 
-    /// The text that [`Marker::parse`] reads.
+    /// The text that [`VolumeMarker::parse`] reads.
     pub(crate) fn to_json(&self, driver: &str) -> Result<Vec<u8>, VolumeMarkerError> {
         Ok(serde_json::to_vec(&MarkerDocument::of(self, driver))?)
     }
@@ -289,7 +289,7 @@ mod tests {
             class_name: "class".to_owned(),
             attributes: BTreeMap::from([("secretProviderClass".to_owned(), "class".to_owned())]),
             group: Some(2000),
-            objects: vec![MountedObject { version, timestamps }],
+            objects: vec![MountedObject { version, timestamps: stamps }],
             content_changed: at(10),
             poll_record: Some(check),
             last_error: Some(VolumeLastError::served_stale(at(15), OutcomeCode::VaultThrottled, "slowly")),

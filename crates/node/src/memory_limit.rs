@@ -170,22 +170,22 @@ pub(crate) trait MemoryBudget {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} up to {}{}; the volumes of this node{} hold {} together, and may hold {}{}",
-    if *is_reading { "reading it takes" } else { "it needs" },
-    Amount(*needed),
-    if *is_hopeless && *purpose == Purpose::Mount && !is_reading {
+    if *during_read { "reading it takes" } else { "it needs" },
+    ByteAmount(*needed),
+    if *can_never_fit && *purpose == MemoryPurpose::Mount && !during_read {
         ", and as much again to rotate"
     } else {
         ""
     },
-    if *is_reading { " and what is read for them" } else { "" },
-    Amount(*used),
-    Amount(*limit),
+    if *during_read { " and what is read for them" } else { "" },
+    ByteAmount(*used),
+    ByteAmount(*limit),
     match purpose {
-        Purpose::Mount if !is_hopeless => " with a new one: the rest is kept for rotations",
-        Purpose::Rotation if *hoards => {
+        MemoryPurpose::Mount if !can_never_fit => " with a new one: the rest is kept for rotations",
+        MemoryPurpose::Rotation if *has_excess_generations => {
             " with one that has rotated so often: the rest is kept for the others"
         }
-        Purpose::Mount | Purpose::Rotation => "",
+        MemoryPurpose::Mount | MemoryPurpose::Rotation => "",
     }
 )]
 #[non_exhaustive]

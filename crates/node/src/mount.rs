@@ -19,7 +19,7 @@ use crate::mount_table::MountTable;
 /// where the kernel can promise that (Linux 6.4). Its mode is 0755, or 0750 where it belongs to
 /// the group of a pod.
 ///
-/// A fresh mount is undone when it is dropped before [`Mount::keep`], so that a first publish
+/// A fresh mount is undone when it is dropped before [`TmpfsMount::keep`], so that a first publish
 /// that fails leaves no empty volume behind. A kept mount outlives the process, as the pods that
 /// use it do.
 #[derive(Debug)]
@@ -234,7 +234,7 @@ fn canonical_mount_table(dir: &Path) -> Result<(PathBuf, MountTable), TmpfsMount
 /// of its parent. No bind mount of a parent's own directory stands under a volume.
 ///
 /// The publisher asks more of what stands at a target, and of the kernel: which mount it is, by an
-/// open handle (`publisher::place`, Linux 5.8). A [`Mount`] has to do with less.
+/// open handle (`publisher::place`, Linux 5.8). A [`TmpfsMount`] has to do with less.
 fn is_mount_point(dir: &Path) -> Result<bool, Errno> {
     let own = rustix::fs::lstat(dir)?;
     let parent = rustix::fs::lstat(dir.join(".."))?;

@@ -4,7 +4,7 @@
 //! credential that is older than the mounted one. Consumers would not take it (msi-dataplane
 //! v0.4.3 takes a newer `not_before` only), or would and stop working, so it is refused: the volume
 //! keeps the version that it has of that object. Rolling back a bad certificate on purpose is
-//! said by [`ClassWishes::ACCEPT_OLDER`](crate::rotation::ClassWishes::ACCEPT_OLDER).
+//! said by [`RotationPolicy::ACCEPT_OLDER`](crate::rotation::RotationPolicy::ACCEPT_OLDER).
 //!
 //! Each object is judged alone, and the others of the volume are taken: an object is one unit (a
 //! certificate and its key lie in one), a volume is not, since nobody writes several objects of a
@@ -85,7 +85,7 @@ pub struct OlderCredentialCheck {
 }
 
 /// Judges what a provider gave beside what is mounted. `accepts` says which older versions the
-/// class lets through: [`VolumeClock::may_accept`](crate::rotation::VolumeClock::may_accept).
+/// class lets through: [`PollHistory::may_accept_older`](crate::rotation::PollHistory::may_accept_older).
 pub fn find_older_credentials(
     mounted: &[ProviderObjectVersion],
     mounted_stamps: &BTreeMap<String, ObjectTimestamps>,

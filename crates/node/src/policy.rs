@@ -1,7 +1,7 @@
 //! Which namespace may read what through an identity that the whole node shares.
 //!
 //! Azure sees one managed identity for every pod of a node, so whoever may create a
-//! SecretProviderClass and a pod reads all that the identity can. A [`Policy`] closes the gap: it is
+//! SecretProviderClass and a pod reads all that the identity can. A [`NodePolicy`] closes the gap: it is
 //! a list of rules, each of which lets some namespaces read some objects of some vaults; what no
 //! rule allows is denied. Identities that belong to one pod are judged by Azure alone
 //! ([`SharedIdentity::of`]).

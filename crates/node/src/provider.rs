@@ -41,7 +41,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// A [`Refusal`] that says what was tried, what came back and what to do next.
+    /// A [`ProviderError`] that says what was tried, what came back and what to do next.
     async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError>;
 }
 
@@ -100,7 +100,7 @@ pub struct ProviderResponse {
 }
 
 impl ProviderResponse {
-    /// The files as [`Volume::publish`](crate::Volume::publish) takes them, owned by `group`. Where
+    /// The files as [`AtomicVolume::publish`](crate::AtomicVolume::publish) takes them, owned by `group`. Where
     /// the provider names no mode it is 0644, or 0640 for a group.
     pub fn file_entries(&self, group: Option<u32>) -> Vec<FileEntry<'_>> {
         let default_mode = if group.is_some() { 0o640 } else { 0o644 };

@@ -53,7 +53,7 @@ use crate::publish_request::PublishRequest;
 use crate::provider::{Provider, Urgency};
 use crate::reporter::Reporter;
 use crate::rotation::{IntervalBounds, PollInterval, RotatingVolume, RotatableVolumes};
-use crate::volume_step::Step;
+use crate::volume_step::VolumeStep;
 use fetched_response::FetchedResponse;
 use publish_plan::PublishPlan;
 use disk::{PublishContext, TargetInspection};
@@ -214,7 +214,7 @@ impl Publisher {
             let _permit = permit;
             let (pod, class) = (order.pod.clone(), order.class_name.clone());
             let published = engine.publish(turn, order).await;
-            engine.context.fail_point.reach_step(Step::Answer);
+            engine.context.fail_point.reach_step(VolumeStep::Reply);
             published.map_err(|failure| failure.with_pod_context(&pod, &class))
         };
         run_to_completion(work).await
@@ -240,7 +240,7 @@ impl Publisher {
         let (volume_id, target) = (volume_id.to_owned(), target.to_owned());
         let work = async move {
             let withdrawn = engine.unpublish(turn, &volume_id, &target).await;
-            engine.context.fail_point.reach_step(Step::Answer);
+            engine.context.fail_point.reach_step(VolumeStep::Reply);
             withdrawn
         };
         run_to_completion(work).await

@@ -1,6 +1,6 @@
 //! When a mounted volume is looked at again.
 //!
-//! Each volume has a [`VolumeClock`]; [`decide`] says from it, from what is known about the times
+//! Each volume has a [`PollHistory`]; [`decide`] says from it, from what is known about the times
 //! of its objects and from the wishes of its class whether a look is due. It is asked by the
 //! kubelet's republish and by our own [`Rotator`], so that rotation works with and without
 //! `requiresRepublish`, and neither asks the vault more often than the interval says.
@@ -10,7 +10,7 @@
 //! | all is well | the interval `I` |
 //! | near `renew_after` or `not_after` of an object | an eighth of the distance to it, between the floor `F` and `I` |
 //! | past `not_after` | `F` |
-//! | the annotation [`ClassWishes::REFRESH`] changed | up to 5 s, spread over the volumes |
+//! | the annotation [`RotationPolicy::REFRESH`] changed | up to 5 s, spread over the volumes |
 //! | failures, the n-th in a row | `10 s · 2^(n-1)` (`F · 2^(n-1)` where it does not heal by itself), at most `I` |
 //! | the service asked for a pause | at least that pause |
 //! | turned away: others find the service gone, and one of them sees whether it is back | until that is seen, 10 s at least; it counts as no failure |

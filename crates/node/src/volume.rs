@@ -20,7 +20,7 @@ use crate::mount::TmpfsMount;
 use crate::mount_table::MountTable;
 use crate::file_path::FilePath;
 use crate::payload::{FileEntry, Payload};
-use crate::volume_step::Step;
+use crate::volume_step::VolumeStep;
 use layout::{VolumeLayout, byte_count, create_links, visit_files, replace_and_remove_links, sync_tree, write_file};
 
 /// A directory whose files change all at once.
@@ -32,7 +32,7 @@ use layout::{VolumeLayout, byte_count, create_links, visit_files, replace_and_re
 /// Retired generations stay as long as the volume. Watchers that follow a link (as Go consumers
 /// do) watch an inode of the generation that they found, and hear of a swap only through that
 /// inode; so after each swap every file of every retired generation is written to, without a
-/// change. After a grace their content is truncated ([`Volume::scrub`]); they still wake watchers.
+/// change. After a grace their content is truncated ([`AtomicVolume::scrub`]); they still wake watchers.
 ///
 /// A volume has one writer at a time. All calls block; on tmpfs, for microseconds.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl AtomicVolume {
     }
 
     /// Opens the volume on a tmpfs, which grows with it, is kept from the first publish on and
-    /// unmounted by [`Volume::unpublish`].
+    /// unmounted by [`AtomicVolume::unpublish`].
     pub fn open_mounted(mount: TmpfsMount, clock: SharedClock) -> Result<Self, PublishError> {
         let mut volume = Self::open(mount.dir(), clock)?;
         volume.mount = Some(mount);
@@ -151,7 +151,7 @@ impl AtomicVolume {
             let (dir, bytes) = (self.dir().display(), note.len());
             tracing::warn!(%dir, bytes, "the note is too long: a restart forgets what is mounted");
         }
-        self.directory.reach_step(Step::WriteMarker);
+        self.directory.reach_step(VolumeStep::WriteMarker);
         let notes = if let Some(notes) = self.directory.find_child(MARKER_DIR.as_ref())? {
             notes
         } else {
@@ -162,7 +162,7 @@ impl AtomicVolume {
         let gid = rustix::process::getegid().as_raw();
         let attributes = FileAttributes { mode: 0o600, gid };
         notes.create_file(MARKER_TMP.as_ref(), note, attributes)?;
-        self.directory.reach_step(Step::ReplaceMarker);
+        self.directory.reach_step(VolumeStep::ReplaceMarker);
         notes.rename(MARKER_TMP.as_ref(), MARKER.as_ref())?;
         Ok(notes.sync()?)
     }
@@ -180,7 +180,7 @@ impl AtomicVolume {
     ///
     /// A publish that retires a generation leaves the old content on disk, for readers that are
     /// in the middle of it, and nothing here takes it away by itself: the caller calls
-    /// [`Volume::scrub`] [`SCRUB_GRACE`] and a second later, then whenever [`Scrubbed::next`]
+    /// [`AtomicVolume::scrub`] [`SCRUB_GRACE`] and a second later, then whenever [`ScrubOutcome::next`]
     /// says, until it says nothing. Who opens a volume of an earlier process calls it at once.
     ///
     /// # Errors
@@ -232,14 +232,14 @@ impl AtomicVolume {
                 self.write_and_swap(&mut survey, &payload, &links, group)?
             }
         };
-        self.directory.reach_step(Step::SettleLinks);
+        self.directory.reach_step(VolumeStep::UpdateLinks);
         replace_and_remove_links(&self.directory, &links)?;
         if let Some(mount) = &mut self.mount {
             mount.persist();
         }
         if self.watchers_unnotified {
             if !survey.generations.retired.is_empty() {
-                self.directory.reach_step(Step::TellWatchers);
+                self.directory.reach_step(VolumeStep::NotifyWatchers);
             }
             // One file that cannot be written to leaves nobody else uninformed.
             let retired = survey.generations.retired.iter();
@@ -280,7 +280,7 @@ impl AtomicVolume {
     ) -> Result<PublishOutcome, PublishError> {
         let bytes = payload.files().map(|entry| byte_count(entry.content)).sum();
         if let Some(mount) = &self.mount {
-            self.directory.reach_step(Step::Grow);
+            self.directory.reach_step(VolumeStep::GrowMount);
             let lengths = payload.files().map(|entry| byte_count(entry.content));
             mount.ensure_capacity(lengths.chain([max_marker_size(payload.files().count())]))?;
         }
@@ -292,15 +292,15 @@ impl AtomicVolume {
             }
             return Err(error.into());
         }
-        self.directory.reach_step(Step::MakeLinks);
+        self.directory.reach_step(VolumeStep::MakeLinks);
         create_links(&self.directory, links)?;
-        self.directory.reach_step(Step::PrepareSwap);
+        self.directory.reach_step(VolumeStep::PrepareSwap);
         self.directory.remove(DATA_LINK_TMP.as_ref())?;
         self.directory.create_symlink(DATA_LINK_TMP.as_ref(), generation.as_str().as_ref())?;
-        self.directory.reach_step(Step::Swap);
+        self.directory.reach_step(VolumeStep::Swap);
         self.directory.rename(DATA_LINK_TMP.as_ref(), DATA_LINK.as_ref())?;
         self.watchers_unnotified = true;
-        self.directory.reach_step(Step::FlushSwap);
+        self.directory.reach_step(VolumeStep::FlushSwap);
         survey.generations.retired.extend(survey.generations.current.take());
         self.directory.sync()?;
         let retired = survey.generations.retired.len();
@@ -313,13 +313,13 @@ impl AtomicVolume {
         payload: &Payload<'_>,
         group: u32,
     ) -> Result<(), VolumeDiskError> {
-        self.directory.reach_step(Step::MakeGeneration);
+        self.directory.reach_step(VolumeStep::MakeGeneration);
         let root = self.directory.create_child(generation.as_str().as_ref())?;
         for entry in payload.files() {
-            self.directory.reach_step(Step::WriteFiles);
+            self.directory.reach_step(VolumeStep::WriteFiles);
             write_file(&root, entry, group)?;
         }
-        self.directory.reach_step(Step::FlushGeneration);
+        self.directory.reach_step(VolumeStep::FlushGeneration);
         sync_tree(&root)?;
         self.directory.sync()
     }
@@ -356,7 +356,7 @@ impl AtomicVolume {
             let visited = visit_files(&self.directory, generation, &mut |folder, name| {
                 let bytes = folder.len(name)?;
                 if bytes > 0 {
-                    self.directory.reach_step(Step::EmptyRetired);
+                    self.directory.reach_step(VolumeStep::EmptyRetired);
                     folder.truncate_file(name)?;
                     scrubbed.truncated_files += 1;
                     scrubbed.truncated_bytes = scrubbed.truncated_bytes.saturating_add(bytes);
@@ -377,10 +377,10 @@ impl AtomicVolume {
         let (dir, fuse) = (self.dir().to_owned(), self.directory.fail_point());
         drop(self);
         if let Some(mount) = mount {
-            fuse.reach_step(Step::Unmount);
+            fuse.reach_step(VolumeStep::Unmount);
             mount.unmount()?;
         }
-        fuse.reach_step(Step::RemoveTarget);
+        fuse.reach_step(VolumeStep::RemoveTarget);
         Ok(remove_if_empty(&dir)?)
     }
 
@@ -394,21 +394,21 @@ impl AtomicVolume {
 /// else: from then on there is no volume, wherever a crash falls, and until then it is whole.
 fn remove_volume_content(directory: &OpenDirectory) -> Result<(), VolumeDiskError> {
     let survey = VolumeLayout::of(directory)?;
-    directory.reach_step(Step::RemoveData);
+    directory.reach_step(VolumeStep::RemoveData);
     if matches!(survey.entries.get(OsStr::new(DATA_LINK)), Some(DirectoryEntryKind::Symlink(_))) {
         directory.remove(DATA_LINK.as_ref())?;
     }
     for name in LinkChanges::desired(&survey.entries, &[]).remove {
-        directory.reach_step(Step::RemoveLinks);
+        directory.reach_step(VolumeStep::RemoveLinks);
         directory.remove(&name)?;
     }
-    directory.reach_step(Step::RemoveMarker);
+    directory.reach_step(VolumeStep::RemoveMarker);
     if matches!(survey.entries.get(OsStr::new(MARKER_DIR)), Some(DirectoryEntryKind::Directory)) {
         directory.remove(MARKER_DIR.as_ref())?;
     }
     let VolumeGenerations { current, retired, abandoned } = survey.generations;
     for generation in retired.into_iter().chain(abandoned).chain(current) {
-        directory.reach_step(Step::RemoveGenerations);
+        directory.reach_step(VolumeStep::RemoveGenerations);
         directory.remove(generation.as_str().as_ref())?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use crate::directory::DirectoryEntryKind;
 
 /// The link that names the current generation.
 pub(crate) const DATA_LINK: &str = "..data";
-/// The name under which the next [`DATA`] is made.
+/// The name under which the next [`DATA_LINK`] is made.
 pub(crate) const DATA_LINK_TMP: &str = "..data_tmp";
 /// The name under which a link that replaces something is made.
 pub(crate) const REPLACED_LINK_TMP: &str = "..link_tmp";

@@ -31,21 +31,21 @@ impl VolumeOperation {
     pub const ALL: [Self; 5] = [Publish, Rotate, Scrub, AdoptMount, Unpublish];
 
     /// The steps that it takes, in their order.
-    pub fn steps(self) -> impl Iterator<Item = Step> {
-        Step::ALL.iter().copied().filter(move |step| step.works().contains(&self))
+    pub fn steps(self) -> impl Iterator<Item = VolumeStep> {
+        VolumeStep::ALL.iter().copied().filter(move |step| step.operations().contains(&self))
     }
 }
 
 macro_rules! steps {
-    ($($variant:ident, $name:literal, [$($work:ident),*], $what:literal;)*) => {
+    ($($variant:ident, $name:literal, [$($operation:ident),*], $what:literal;)*) => {
         /// One step: the process may die right before it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
-        pub enum Step {
+        pub enum VolumeStep {
             $(#[doc = $what] $variant,)*
         }
 
-        impl Step {
+        impl VolumeStep {
             /// Every step, in the order in which they are taken.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
@@ -55,19 +55,19 @@ macro_rules! steps {
             }
 
             /// What it is a step of.
-            pub const fn works(self) -> &'static [Work] {
-                match self { $(Self::$variant => &[$($work),*],)* }
+            pub const fn operations(self) -> &'static [VolumeOperation] {
+                match self { $(Self::$variant => &[$($operation),*],)* }
             }
         }
     };
 }
 
 steps! {
-    Harden, "harden", [AdoptMount], "The mount of another driver gets the options of ours.";
-    Fill, "fill", [Publish, Rotate, AdoptMount], "The provider is asked.";
+    HardenMount, "harden", [AdoptMount], "The mount of another driver gets the options of ours.";
+    Fetch, "fill", [Publish, Rotate, AdoptMount], "The provider is asked.";
     MakeTarget, "make-target", [Publish], "The directory of the volume is made.";
     MakeMount, "make-mount", [Publish], "The memory file system is made, mounted nowhere yet.";
-    Grow, "grow", [Rotate, AdoptMount], "The memory file system is given more room.";
+    GrowMount, "grow", [Rotate, AdoptMount], "The memory file system is given more room.";
     MakeGeneration, "make-generation", [Publish, Rotate, AdoptMount],
         "The directory of the next generation is made.";
     WriteFiles, "write-files", [Publish, Rotate, AdoptMount], "One of its files is written.";
@@ -76,13 +76,13 @@ steps! {
     PrepareSwap, "prepare-swap", [Publish, Rotate, AdoptMount], "The next `..data` is made beside the current.";
     Swap, "swap", [Publish, Rotate, AdoptMount], "The next `..data` is moved over the current.";
     FlushSwap, "flush-swap", [Publish, Rotate, AdoptMount], "The swap is flushed.";
-    SettleLinks, "settle-links", [Publish, Rotate, AdoptMount], "Links that lead nowhere now are removed.";
-    TellWatchers, "tell-watchers", [Rotate, AdoptMount], "Who watches a retired file is told.";
+    UpdateLinks, "settle-links", [Publish, Rotate, AdoptMount], "Links that lead nowhere now are removed.";
+    NotifyWatchers, "tell-watchers", [Rotate, AdoptMount], "Who watches a retired file is told.";
     WriteMarker, "write-marker", [Publish, Rotate, AdoptMount], "The next marker is written.";
     ReplaceMarker, "replace-marker", [Publish, Rotate, AdoptMount], "It is moved over the current one.";
     Attach, "attach", [Publish], "The whole volume is mounted on its target.";
     Report, "report", [Publish, Rotate, AdoptMount], "The pod status is told.";
-    Answer, "answer", [Publish, Rotate, AdoptMount, Unpublish], "The kubelet is answered.";
+    Reply, "answer", [Publish, Rotate, AdoptMount, Unpublish], "The kubelet is answered.";
     EmptyRetired, "empty-retired", [Scrub], "One file of a retired generation is emptied.";
     RemoveData, "remove-data", [Unpublish], "`..data` is removed: there is no volume any more.";
     RemoveLinks, "remove-links", [Unpublish], "One of the links that led through it is removed.";
@@ -92,7 +92,7 @@ steps! {
     RemoveTarget, "remove-target", [Unpublish], "The directory of the volume is removed.";
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for VolumeStep {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())
     }
@@ -104,12 +104,12 @@ mod tests {
 
     #[test]
     fn step_names_are_distinct_and_operations_have_steps_and_an_answer() {
-        let mut names: Vec<_> = Step::ALL.iter().map(|step| step.name()).collect();
+        let mut names: Vec<_> = VolumeStep::ALL.iter().map(|step| step.name()).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), Step::ALL.len());
+        assert_eq!(names.len(), VolumeStep::ALL.len());
         for work in VolumeOperation::ALL {
-            let (steps, answers) = (work.steps(), work.steps().filter(|it| *it == Step::Answer));
+            let (steps, answers) = (work.steps(), work.steps().filter(|it| *it == VolumeStep::Reply));
             let expected = if work == Scrub { (1, 0) } else { (7, 1) };
             assert!(steps.count() >= expected.0, "{work:?}");
             assert_eq!(answers.count(), expected.1, "{work:?}");

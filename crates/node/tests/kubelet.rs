@@ -3,9 +3,9 @@
 
 #![cfg(test)]
 
-#[path = "kubelet/scene.rs"]
+#[path = "kubelet/fixture.rs"]
 mod fixture;
-#[path = "kubelet/wishes.rs"]
+#[path = "kubelet/class_annotations.rs"]
 mod class_annotations;
 
 use std::process::ExitCode;

@@ -6,7 +6,7 @@
 
 #[path = "outage/api.rs"]
 mod api;
-#[path = "outage/node.rs"]
+#[path = "outage/fixture.rs"]
 mod fixture;
 
 use std::collections::BTreeMap;

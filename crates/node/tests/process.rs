@@ -4,7 +4,7 @@
 #[path = "process/fakes.rs"]
 mod fakes;
 #[cfg(test)]
-#[path = "process/markers.rs"]
+#[path = "process/secret_leaks.rs"]
 mod secret_leaks;
 #[cfg(test)]
 #[path = "process/sockets.rs"]

@@ -38,7 +38,7 @@ pub(crate) struct AppliedChanges {
 impl ObjectApplier<'_> {
     /// Makes the changes in their order: those of one step side by side, and nothing more where the
     /// namespace or the control plane failed. One object that cannot be written keeps no other one
-    /// from being written, but for what [`waits_for`] it.
+    /// from being written, but for what [`prerequisite_secret`] it.
     pub(crate) async fn apply_changes(self, changes: Vec<ObjectChange>) -> AppliedChanges {
         let mut applied = AppliedChanges::default();
         for (step, mut changes) in group_by_step(changes) {

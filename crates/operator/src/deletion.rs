@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lanyard_desired::deletion::Dependents;
 use lanyard_desired::objects::{ControlPlaneOwner, cluster_label, has_ownership_labels};
-use lanyard_desired::{ObjectChange, ObservedObject, OwnedKind, PruneScope, diff};
+use lanyard_desired::{ObjectChange, ObservedObject, OwnedKind, PruneScope, diff_objects};
 use lanyard_kubernetes::ApiError;
 
 use crate::apply::ObjectApplier;

@@ -46,7 +46,7 @@ pub(crate) enum KeyRecordOutcome {
         errors: Vec<ApiError>,
         /// Until when it is left, because somebody takes it away again and again.
         backoff_until: Option<Duration>,
-        /// Whether another key would write for want of it: the [`carriers`] stay as they are.
+        /// Whether another key would write for want of it: the [`encryption_objects`] stay as they are.
         is_needed: bool,
     },
     /// The key that encrypts would be lost: nothing may be written.
@@ -126,7 +126,7 @@ pub(crate) fn awaits_promotion(context: &ReconcileContext, usable: &ValidCluster
 }
 
 /// Has the new key write, once every API server reads it: called where that [is waited for] and the
-/// [`carriers`] are as they should be.
+/// [`encryption_objects`] are as they should be.
 ///
 /// [is waited for]: awaits_promotion
 pub(crate) async fn promote_key(

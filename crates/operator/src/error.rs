@@ -10,7 +10,7 @@ use crate::queue::Requeue;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReconcileError {
     /// Calls failed; all others were made.
-    #[error("{}", listed(.0))]
+    #[error("{}", join_errors(.0))]
     Calls(Vec<ApiError>),
     /// Another replica leads the shard of the cluster now: it goes on.
     #[error("the lease ended, and another replica goes on")]

@@ -21,7 +21,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use lanyard_clock::SharedClock;
 use lanyard_kubernetes::{ApiError, KubernetesApi, ApiRetryPolicy};
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 use serde_json::{Value, json};
 
 use election::{LeaseAction, LeaseRecord, ObservedLeases, ElectionInputs, plan_lease_actions};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lanyard_desired::diff::FieldPath;
 use lanyard_desired::drift::ChangedObject;
 use lanyard_desired::objects::{DesiredObjectInputs, ControlPlaneOwner, cluster_label};
-use lanyard_desired::{ObjectChange, DesiredObject, ObjectKey, PruneScope, desired_objects, diff};
+use lanyard_desired::{ObjectChange, DesiredObject, ObjectKey, PruneScope, desired_objects, diff_objects};
 use lanyard_kubernetes::ApiError;
 
 use crate::apply::{AppliedChanges, ObjectApplier};

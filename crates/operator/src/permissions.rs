@@ -24,13 +24,13 @@ pub struct ApiPermission {
 pub enum RequiredBy {
     /// Every role.
     Always,
-    /// [`Role::All`].
+    /// [`OperatorRole::All`].
     RoleAll,
-    /// [`Role::IdentityOnly`].
+    /// [`OperatorRole::IdentityOnly`].
     RoleIdentityOnly,
     /// Whoever shares the clusters with other replicas; in the operator's namespace alone.
     LeaderElection,
-    /// [`Role::All`], where the API server asks whoever names an owner that cannot be deleted first
+    /// [`OperatorRole::All`], where the API server asks whoever names an owner that cannot be deleted first
     /// for a right to that owner: the admission plugin `OwnerReferencesPermissionEnforcement`.
     OwnerEnforcement,
 }
@@ -117,7 +117,7 @@ pub fn cluster_permissions(role: OperatorRole) -> impl Iterator<Item = &'static 
     })
 }
 
-/// The rights in all namespaces that [`Role::All`] needs beside those where owners are enforced.
+/// The rights in all namespaces that [`OperatorRole::All`] needs beside those where owners are enforced.
 pub fn owner_permissions() -> impl Iterator<Item = &'static ApiPermission> {
     PERMISSIONS.iter().filter(|right| right.required_by == RequiredBy::OwnerEnforcement)
 }

@@ -5,19 +5,19 @@
 
 #[path = "faults/canaries.rs"]
 mod canaries;
-#[path = "faults/crowd.rs"]
+#[path = "faults/many_clusters.rs"]
 mod many_clusters;
-#[path = "faults/keys.rs"]
+#[path = "faults/encryption_keys.rs"]
 mod encryption_keys;
-#[path = "faults/path.rs"]
+#[path = "faults/request_path.rs"]
 mod request_path;
-#[path = "faults/server.rs"]
+#[path = "faults/management_api.rs"]
 mod management_api;
-#[path = "faults/stage.rs"]
+#[path = "faults/fixture.rs"]
 mod fixture;
-#[path = "faults/state.rs"]
+#[path = "faults/api_state.rs"]
 mod api_state;
-#[path = "faults/storms.rs"]
+#[path = "faults/write_conflicts.rs"]
 mod write_conflicts;
 #[path = "faults/watches.rs"]
 mod watches;

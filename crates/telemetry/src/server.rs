@@ -64,7 +64,7 @@ pub struct BoundListener {
 }
 
 impl BoundListener {
-    /// Binds the address; nothing where it is [`ListenAddress::Off`].
+    /// Binds the address; nothing where it is [`ListenAddress::Disabled`].
     ///
     /// # Errors
     ///

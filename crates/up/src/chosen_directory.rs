@@ -26,7 +26,7 @@ pub(crate) struct ChosenDirectory {
 
 impl ChosenDirectory {
     /// Creates the directory at `path` if it is missing, and locks it. `path` and `missing` are those of
-    /// [`locate`].
+    /// [`resolve_with_missing_ancestor`].
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ pub(crate) fn resolve_with_missing_ancestor(path: &Path) -> io::Result<(PathBuf,
 }
 
 /// Creates a directory and those above it that are missing, not writable for all users whatever the
-/// umask is: [`is_owned`] would refuse them.
+/// umask is: [`is_safe_owned_directory`] would refuse them.
 pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(path)
 }

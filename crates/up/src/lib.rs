@@ -1,6 +1,6 @@
 //! The run of `lanyard up`: composes the other crates and decides nothing.
 //!
-//! A [`Road`] starts a local Azure with the world of a HostedCluster, renders the cluster's
+//! A [`ScenarioRun`] starts a local Azure with the world of a HostedCluster, renders the cluster's
 //! objects, and takes each component through every hop: class, volume, token of the shared vault
 //! reader, vault, decoding, file, credential, Entra, one call that is granted and one that is
 //! refused. The parts are those of a node: classes come from a `ClassSource` (in memory), files from

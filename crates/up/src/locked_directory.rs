@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// A temporary directory that no other user can enter. Dropping the value removes it.
 ///
 /// The process holds a lock on a file in it. The kernel releases the lock when the process ends,
-/// also by SIGKILL, so [`find`] recognizes what a killed process left, and is not misled by a new
+/// also by SIGKILL, so [`find_abandoned`] recognizes what a killed process left, and is not misled by a new
 /// process with the same id.
 #[derive(Debug)]
 pub(crate) struct LockedDirectory {

@@ -33,7 +33,7 @@ pub struct ComponentFault(pub FaultPlan);
 #[non_exhaustive]
 pub enum ParseComponentFaultError {
     /// There is no such fault.
-    #[error("`{0}` is not a fault; known: {known}", known = Fault::ALL.map(|fault| fault.to_string()).join(", "))]
+    #[error("`{0}` is not a fault; known: {known}", known = IdentityFault::ALL.map(|fault| fault.to_string()).join(", "))]
     Fault(String),
     /// There is no such component.
     #[error(transparent)]

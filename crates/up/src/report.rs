@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lanyard_vocabulary::{Component, Hop, HopOutcome, causes};
+use lanyard_vocabulary::{Component, Hop, HopOutcome, format_error_chain};
 use serde::Serialize;
 
 use crate::control_api::AzureControlError;

@@ -312,7 +312,7 @@ fn volume_path(volumes: &Path, consumer: &Consumer) -> PathBuf {
 #[non_exhaustive]
 pub enum CloseRunError {
     /// Volumes are still there.
-    #[error("still there, with what they hold: {}", listed(volumes))]
+    #[error("still there, with what they hold: {}", joined_paths(volumes))]
     Volumes {
         /// Where.
         volumes: Vec<PathBuf>,

@@ -132,7 +132,7 @@ pub enum CredentialPathSource {
         /// The consumer's variable with the full path.
         name: &'static str,
     },
-    /// As [`Told::CloudConfig`], with the volume added by a storage operator that gets the name
+    /// As [`CredentialPathSource::CloudConfig`], with the volume added by a storage operator that gets the name
     /// of the class in a variable.
     StorageOperator {
         /// The Secret with the cloud configuration.

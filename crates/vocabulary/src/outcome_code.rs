@@ -51,12 +51,12 @@ macro_rules! outcome_codes {
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// What stands about it in the table.
-            pub const fn text(self) -> OutcomeText {
+            pub const fn text(self) -> OutcomeCodeDetails {
                 match self {
-                    $(Self::$variant => OutcomeText {
+                    $(Self::$variant => OutcomeCodeDetails {
                         name: $name,
                         hop: Hop::$hop,
-                        healing: Healing::$healing,
+                        healing: RecoveryMode::$healing,
                         meaning: $meaning,
                         hint: $hint,
                     },)*

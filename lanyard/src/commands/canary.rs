@@ -18,7 +18,7 @@ use lanyard_telemetry::{
     BuildInfo, ListenAddress, BoundListener, LivenessProbe, MetricsPage, ProcessMetrics, Readiness, ReadinessWarnings,
     health_routes, metrics_routes,
 };
-use lanyard_vocabulary::{ArmResourceId, Cloud, Component, causes};
+use lanyard_vocabulary::{ArmResourceId, Cloud, Component, format_error_chain};
 
 use super::go_duration::GoDuration;
 use super::{azure_transport, cluster_access};

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     )]
     input: Option<PathBuf>,
     /// End with 1 if a credential ends within this time, such as `14d`, `36h` or `1w 2d`
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     within: Option<Duration>,
     /// Do not end with 1 for what nobody knows, nor where there is no identity at all
     #[arg(long)]

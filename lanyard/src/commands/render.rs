@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lanyard_api::HostedCluster;
 use lanyard_desired::objects::{OperatorMode, ControlPlaneOwner, VolumeRefresh};
 use lanyard_desired::{
-    DesiredObjectInputs, RenderContext, RenderedFile, WorkloadTemplates, desired_state, desired_objects, render,
+    DesiredObjectInputs, RenderContext, RenderedFile, WorkloadTemplates, desired_state, desired_objects, render_objects,
     render_deployment_patches,
 };
 use lanyard_vocabulary::EntraClientId;

@@ -10,14 +10,14 @@ use lanyard_desired::forecast::{RenewalPolicy, PropagationDelay};
 #[command(next_help_heading = "Rotation")]
 pub(crate) struct RotationTimingArgs {
     /// The poll interval of the nodes
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
     rotation_poll_interval: Duration,
     /// The nodes run the Secrets Store CSI driver and not lanyard's: consumers notice a rotation
     /// at their own timer of six hours only
     #[arg(long)]
     secrets_store_driver: bool,
     /// How long after `renew_after` a rotator that does its work may take to write
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = parse_duration)]
     patience: Duration,
 }
 

@@ -14,7 +14,7 @@ use lanyard_grpc::csi::node_client::NodeClient;
 use lanyard_grpc::csi::volume_capability::access_mode::Mode;
 use lanyard_grpc::csi::volume_capability::{AccessMode, AccessType, MountVolume};
 use lanyard_grpc::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability};
-use lanyard_node::Step;
+use lanyard_node::VolumeStep;
 use libtest_mimic::Failed;
 use rustix::process::Signal;
 use tonic::{Code, Status};
@@ -179,7 +179,7 @@ impl Drop for CrashTestPlugin {
 /// When the process shall kill itself: before a step, as often as it was reached.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CrashTrigger {
-    pub(crate) step: Step,
+    pub(crate) step: VolumeStep,
     pub(crate) occurrence: u32,
 }
 

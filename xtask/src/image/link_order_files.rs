@@ -63,7 +63,7 @@ impl LinkOrderFiles {
     ///
     /// # Errors
     ///
-    /// [`TaskError::Findings`] if the program has less than half of the listed functions: the list is too old,
+    /// [`TaskError::FindingList`] if the program has less than half of the listed functions: the list is too old,
     /// or the compiler writes names in another form.
     pub(super) fn update_order(&self) -> Result<bool, TaskError> {
         let read = |path: &Path| fs::read_to_string(path).map_err(file_error("read", path));
@@ -84,7 +84,7 @@ impl LinkOrderFiles {
         Ok(linked != order.text)
     }
 
-    /// Records that the program was linked in the order of [`Layout::update`].
+    /// Records that the program was linked in the order of [`LinkOrderFiles::update_order`].
     pub(super) fn record_linked_order(&self) -> Result<(), TaskError> {
         fs::copy(&self.order, &self.linked_order).map(drop).map_err(file_error("copy", &self.order))
     }

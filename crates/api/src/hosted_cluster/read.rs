@@ -47,7 +47,7 @@ pub enum ReadHostedClusterError {
         api_version: String,
     },
     /// More than one document is a HostedCluster.
-    #[error("there are {} HostedClusters, on the lines {}", lines.len(), listed(lines))]
+    #[error("there are {} HostedClusters, on the lines {}", lines.len(), join_line_numbers(lines))]
     MultipleHostedClusters {
         /// The lines of the documents.
         lines: Vec<u64>,

@@ -250,7 +250,7 @@ prop_compose! {
             kind: VaultObjectKind::Secret,
             alias: alias.map(|alias| alias.trim().parse().unwrap()),
             version: version.map(|version| version.parse().unwrap()),
-            history_length,
+            history_length: history,
             format,
             encoding,
             file_permission,

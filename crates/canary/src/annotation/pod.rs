@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{FactsSink, PublishFactsError};
 
-/// Tells facts in [`CanaryFacts::ANNOTATION`] of a pod.
+/// Tells facts in [`CanaryStatusReport::ANNOTATION`] of a pod.
 ///
 /// It needs `get` of pods and `patch` of `pods/status` in the namespace of its own, and asks for
 /// nothing else. The annotation goes through the status because the API server lets nobody change

@@ -55,7 +55,7 @@ impl KeyRotationTask {
         if generation.number() == self.generation.number() {
             return Vec::new();
         }
-        let held = engine.held();
+        let held = engine.cached_keys();
         let number = generation.number();
         if generation.is_same_identity(&self.generation) {
             tracing::info!(generation = number, "the certificate has rotated; tokens are kept");

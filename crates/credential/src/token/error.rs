@@ -151,10 +151,10 @@ pub enum TokenError {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// The caller's own patience ([`TokenRequestContext::within`]) ended first.
+    /// The caller's own patience ([`TokenRequestContext::with_timeout`]) ended first.
     ///
-    /// [`TokenRequestContext::within`]: crate::TokenRequestContext::within
-    #[error("no token came within the caller's {} ms", patience.as_millis())]
+    /// [`TokenRequestContext::with_timeout`]: crate::TokenRequestContext::within
+    #[error("no token came within the caller's {} ms", timeout.as_millis())]
     CallerTimeout {
         /// How long the caller wanted to wait.
         timeout: Duration,

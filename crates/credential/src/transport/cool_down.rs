@@ -13,7 +13,7 @@ pub(crate) struct CoolDowns {
 }
 
 impl CoolDowns {
-    /// Leaves `whom` alone for `duration` from `now` on, and no longer than [`LONGEST`].
+    /// Leaves `whom` alone for `duration` from `now` on, and no longer than [`MAX_COOL_DOWN`].
     pub(crate) fn start(&self, whom: &str, now: Duration, duration: Duration) {
         if duration.is_zero() {
             return;

@@ -72,7 +72,7 @@ pub struct TimelineEntry {
     /// What will become of it.
     #[serde(flatten)]
     pub forecast: RenewalForecast,
-    /// What happens next: [`Moment`], and when.
+    /// What happens next: [`RenewalMilestone`], and when.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<NextMilestone>,
     /// What to do next, where something is to be done.

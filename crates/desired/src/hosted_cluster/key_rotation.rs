@@ -4,7 +4,7 @@
 //! The record is `status.secretEncryption` of the HostedCluster, in the fields and states of the
 //! reference: `activeKey` has encrypted what is there, `targetKey` is to take its place, and the
 //! state of the newest entry of `history` says how far that came. [`with_key_roles`] gives the keys
-//! their parts by it. A rotation goes from [`READ_ONLY_DEPLOY`] to [`WRITE_PROMOTE`] once every API
+//! their parts by it. A rotation goes from [`READ_ONLY_DEPLOY_STATE`] to [`WRITE_PROMOTE_STATE`] once every API
 //! server can read what the new key writes. There it stays: whoever has written all values anew
 //! records the new key as `activeKey`, and until then the old one is read.
 //!
@@ -100,7 +100,7 @@ pub fn next_key_rotation_step(
     }
 }
 
-/// Whether a rotation waits for the API servers: [`KeyEvidence::has_rolled`] matters.
+/// Whether a rotation waits for the API servers: [`KeyRotationInputs::is_rolled_out`] matters.
 pub fn awaits_api_server_rollout(cluster: &ValidatedHostedCluster, wire: &HostedCluster) -> bool {
     let Some(spec) = cluster.encryption.as_ref().map(|encryption| &encryption.active_key) else {
         return false;

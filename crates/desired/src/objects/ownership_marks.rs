@@ -61,7 +61,7 @@ pub(super) fn add_ownership_marks(object: &mut Value, cluster: &ValidatedHostedC
     set_metadata_entry(object, "annotations", HostedCluster::CLUSTER_ANNOTATION, &cluster.namespaced_name());
 }
 
-/// Adds the hash of the [`reference_shape`].
+/// Adds the hash of the [`without_ownership_marks`].
 pub(crate) fn set_desired_state_hash(object: &mut Value) {
     let mut metadata = object.get("metadata").cloned();
     metadata.iter_mut().for_each(remove_ownership_marks);

@@ -118,7 +118,7 @@ fn pod_reports<'a>(observed: &IdentityStatusInputs<'a>, component: Component) ->
     let has_class = observed.classes.contains(class);
     if has_class == Some(false) {
         let account = without_class(observed, class);
-        return vec![PodIdentityReport { identity, consumer_index: 0, pod_name: "", is_awaited: observed.is_deleting }];
+        return vec![PodIdentityReport { identity: account, consumer_index: 0, pod_name: "", is_awaited: observed.is_deleting }];
     }
     let object = vault_object_id(observed, component);
     let rows = component.consumers().iter().enumerate();

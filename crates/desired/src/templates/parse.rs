@@ -282,7 +282,7 @@ impl TemplateReader<'_> {
         }
     }
 
-    /// As [`Reader::take`], with the JSON as it came.
+    /// As [`Reader::take_field`], with the JSON as it came.
     fn take_checked_json<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<Value> {
         let value = self.map.get(field).cloned();
         self.take_field::<T>(field)?;

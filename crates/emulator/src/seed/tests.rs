@@ -16,7 +16,7 @@ use crate::services::keyvault::{EllipticCurvePoint, KeyContent, SecretContent, S
 use crate::testing::EngineFixture;
 use crate::token::{TokenGrant, ClientAuthMethod, issue_access_token};
 
-/// `crate::testing::epoch`.
+/// `crate::testing::start_time`.
 pub(crate) const SEED_TIME: Timestamp = Timestamp::constant(1_795_262_400, 0);
 
 fn parse_value<T: FromStr<Err: std::fmt::Debug>>(text: &str) -> T {

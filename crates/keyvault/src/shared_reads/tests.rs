@@ -37,7 +37,7 @@ impl SharedReadsFixture {
         Self { clock, reads, started_reads: Arc::default(), completion_permits, injected_error: None }
     }
 
-    /// Reads end only when [`Self::release`] says so.
+    /// Reads end only when [`Self::complete_reads`] says so.
     fn with_blocked_reads() -> Self {
         Self { completion_permits: Arc::new(Semaphore::new(0)), ..Self::new() }
     }

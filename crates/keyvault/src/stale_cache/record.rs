@@ -69,7 +69,7 @@ impl SealedRecordRef<'_> {
 }
 
 impl SealedRecord {
-    /// Reads what [`RecordRef::encode`] wrote.
+    /// Reads what [`SealedRecordRef::encode`] wrote.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;

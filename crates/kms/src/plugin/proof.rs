@@ -56,10 +56,10 @@ impl ProofCache {
         };
         let left = given.saturating_sub(self.clock.monotonic().saturating_sub(began));
         if let Some(proof) = &*last {
-            let age = self.clock.monotonic().saturating_sub(proof.ended);
+            let age = self.clock.monotonic().saturating_sub(proof.finished_at);
             let counts = proof.outcome.is_ok() && age < KmsPlugin::PROOF_VALIDITY;
             let speaks = match &proof.outcome {
-                Err(error) if error.is_of_time() => proof.given >= left,
+                Err(error) if error.is_timeout() => proof.time_limit >= left,
                 _ => true,
             };
             if counts || (speaks && self.completed_count.load(Relaxed) != made) {

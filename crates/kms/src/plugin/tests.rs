@@ -1,7 +1,7 @@
 use aws_lc_rs::rsa::KeySize;
 use jiff::Timestamp;
 use lanyard_clock::{Clock as _, ManualClock};
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 
 use super::*;
 use crate::fake_vault::{FakeVaultFault, FakeKmsVault, vector_key, vector_text};

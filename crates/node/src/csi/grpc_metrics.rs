@@ -31,7 +31,7 @@ impl<S> Layer<S> for GrpcMetricsLayer {
     }
 }
 
-/// The service under a [`CountCalls`].
+/// The service under a [`GrpcMetricsLayer`].
 #[derive(Debug, Clone)]
 pub(crate) struct GrpcMetricsService<S> {
     inner: S,

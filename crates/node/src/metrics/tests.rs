@@ -87,7 +87,7 @@ fn volume_state(class: &str, checked: i64, not_after: Option<i64>) -> VolumeStat
         class_name: class.to_owned(),
         provider: None,
         generation: 1,
-        objects: vec![MountedObject { version, timestamps }],
+        objects: vec![MountedObject { version, timestamps: stamps }],
         content_changed: second(checked),
         history: PollHistory::restored(Some(record), second(checked)),
         last_error: None,

@@ -36,7 +36,7 @@ impl NodePolicy {
         if problems.is_empty() { Ok(Self { rules }) } else { Err(PolicyProblems(problems)) }
     }
 
-    /// The policy as a document that [`Policy::parse`] reads.
+    /// The policy as a document that [`NodePolicy::parse`] reads.
     pub fn to_document(&self) -> impl Serialize + use<> {
         PolicyDocument {
             api_version: API_VERSION,

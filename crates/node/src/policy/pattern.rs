@@ -36,7 +36,7 @@ impl NamePattern {
         wildcard_match(self.0.as_bytes(), name.as_bytes(), |one, other| one == other)
     }
 
-    /// [`Pattern::fits`] for names that Azure compares without case.
+    /// [`NamePattern::fits`] for names that Azure compares without case.
     pub(crate) fn matches_ignoring_case(&self, name: &str) -> bool {
         wildcard_match(self.0.as_bytes(), name.as_bytes(), |one, other| one.eq_ignore_ascii_case(&other))
     }

@@ -2,7 +2,7 @@
 //!
 //! Upstream lays all attributes of the volume over the parameters of the class, so whoever writes a
 //! pod chooses the vault and the identity, whatever the class says. Here the class has the word, and
-//! a volume adds only who it is for. [`PodOverrides::Allowed`] is upstream's way.
+//! a volume adds only who it is for. [`PodOverrides::PermissionRestored`] is upstream's way.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

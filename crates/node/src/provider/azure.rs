@@ -13,7 +13,7 @@ use lanyard_credential::document::CredentialDocument;
 use lanyard_keyvault::{
     Freshness, FetchError, MountedFile, NodeVaultError, NodeVaults, RequestPriority, VolumeReadRequest, VolumeReadResult,
 };
-use lanyard_vocabulary::{OutcomeCode, causes};
+use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 
 use self::error_mapping::provider_error;
 use self::serve_stale::ServeStaleLimit;

@@ -162,7 +162,7 @@ impl CsiDriverProvider for ProviderServer {
     }
 }
 
-/// Keeps the memory of an answer, which [`ServedProvider`] attaches to it, until it is encoded and sent.
+/// Keeps the memory of an answer, which [`ProviderServer`] attaches to it, until it is encoded and sent.
 pub(crate) async fn hold_memory_until_sent(mut response: http::Response<Body>) -> http::Response<Body> {
     let Some(memory) = response.extensions_mut().remove::<FetchMemory>() else { return response };
     response.map(|body| {

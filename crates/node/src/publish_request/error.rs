@@ -9,7 +9,7 @@ use crate::volume_attribute::{CLASS, POD_NAME};
 
 /// A request of the kubelet that cannot be served, with everything that is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the request is refused: {}", texts(problems))]
+#[error("the request is refused: {}", join_problems(problems))]
 pub struct InvalidPublishRequest {
     /// Everything that is wrong.
     pub problems: Vec<PublishRequestProblem>,

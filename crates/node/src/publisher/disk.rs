@@ -2,7 +2,7 @@
 
 use lanyard_api::objects::MAX_FILES;
 use lanyard_clock::SharedClock;
-use lanyard_vocabulary::{OutcomeCode, causes};
+use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 use tonic::Code;
 
 use super::fetched_response::{ContentRecord, FetchedResponse};
@@ -21,7 +21,7 @@ use crate::mount::{TmpfsMount, TmpfsOptions, DetachedMount};
 use crate::publish_request::PublishRequest;
 use crate::provider::ProviderResponse;
 use crate::rotation::PollHistory;
-use crate::volume_step::Step;
+use crate::volume_step::VolumeStep;
 use crate::volume::{VolumeChange, PublishOutcome, AtomicVolume};
 
 /// What the disk work needs to know.
@@ -65,7 +65,7 @@ impl ExistingMount {
         let mount = TmpfsMount::adopted(place.path());
         // Another driver goes on with its own volumes until the kubelet orders them from us.
         if marker.is_none() && order.is_some() {
-            desk.fail_point.reach_step(Step::Harden);
+            desk.fail_point.reach_step(VolumeStep::HardenMount);
             if let Err(error) = mount.harden() {
                 let error = format_error_chain(&error);
                 tracing::warn!(error, "a volume of another driver keeps its options");
@@ -161,10 +161,10 @@ pub(super) fn mount_new_volume(
     let (filling, contents) = supply.into_first_content();
     desk.check_size(&filling)?;
     claim_mount_memory(&place, &filling, allowance)?;
-    desk.fail_point.reach_step(Step::MakeTarget);
+    desk.fail_point.reach_step(VolumeStep::MakeTarget);
     let target = place.create().map_err(|error| target_failure(&error.into()))?;
     ensure_not_mounted(&place)?;
-    desk.fail_point.reach_step(Step::MakeMount);
+    desk.fail_point.reach_step(VolumeStep::MakeMount);
     let lengths = filling.files.iter().map(|file| byte_count(file.content.len()));
     let shape = TmpfsOptions::with_capacity_for(lengths, order.group);
     let staged = if desk.staged_mounts {
@@ -180,7 +180,7 @@ pub(super) fn mount_new_volume(
     let mut volume = AtomicVolume::in_directory(root, desk.clock());
     let noted = write_first_content(desk, &mut volume, &order, (filling, contents))?;
     ensure_not_mounted(&place)?;
-    desk.fail_point.reach_step(Step::Attach);
+    desk.fail_point.reach_step(VolumeStep::Attach);
     let mount = staged.attach(&target).map_err(|error| mount_failure(&error.into()))?;
     volume.set_mount(mount);
     finish_mount(place, volume, noted, order)
@@ -243,7 +243,7 @@ fn mount_in_place(
     let mut mount = mount;
     mount.persist();
     volume.set_mount(mount);
-    desk.fail_point.reach_step(Step::Attach);
+    desk.fail_point.reach_step(VolumeStep::Attach);
     finish_mount(place, volume, noted, order)
 }
 
@@ -353,7 +353,7 @@ pub(super) fn remove_volume(desk: &PublishContext, place: &MountTarget) -> Resul
                 return remove_target_directory(desk, place, layer > 0);
             }
             TargetState::DeadMount | TargetState::Mounted { in_memory: false, .. } => {
-                desk.fail_point.reach_step(Step::Unmount);
+                desk.fail_point.reach_step(VolumeStep::Unmount);
                 place
                     .unmount_layer()
                     .map_err(|error| target_failure(&error.into()).with_grpc_code(Code::Internal))?;
@@ -364,7 +364,7 @@ pub(super) fn remove_volume(desk: &PublishContext, place: &MountTarget) -> Resul
                     let (target, error) = (place.path().display(), format_error_chain(&error));
                     tracing::warn!(%target, error, "a volume is unmounted without being emptied");
                 }
-                desk.fail_point.reach_step(Step::Unmount);
+                desk.fail_point.reach_step(VolumeStep::Unmount);
                 place
                     .unmount_layer()
                     .map_err(|error| target_failure(&error.into()).with_grpc_code(Code::Internal))?;
@@ -381,7 +381,7 @@ fn remove_target_directory(desk: &PublishContext, place: &MountTarget, was_mount
         if !was_mounted && let Some(root) = place.open_directory(&desk.fail_point)? {
             AtomicVolume::in_directory(root, desk.clock()).remove_content()?;
         }
-        desk.fail_point.reach_step(Step::RemoveTarget);
+        desk.fail_point.reach_step(VolumeStep::RemoveTarget);
         Ok(place.remove_if_empty()?)
     };
     empty().map_err(|error| target_failure(&error).with_grpc_code(Code::Internal))

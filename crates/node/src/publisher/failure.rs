@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_keyvault::{VolumePod, RetryClass};
-use lanyard_vocabulary::{RecoveryMode, OutcomeCode, causes};
+use lanyard_vocabulary::{RecoveryMode, OutcomeCode, format_error_chain};
 use tonic::Code;
 
 use super::publish_plan::TargetObstacle;
@@ -29,7 +29,7 @@ pub struct PublishFailure {
     pub grpc: Code,
     /// Whether and when the same may succeed.
     pub retry: RetryClass,
-    /// For how long nobody asks the source, where it was not asked for this: see [`Refusal`].
+    /// For how long nobody asks the source, where it was not asked for this: see [`ProviderError`].
     pub suppressed_for: Option<Duration>,
     /// The provider that the class names, as it is written there; nothing where no class was found.
     pub provider: Option<Arc<str>>,
@@ -233,14 +233,14 @@ mod tests {
         for code in [TokenUnavailable, VaultThrottled, VaultUnavailable, ProviderError] {
             assert_eq!(PublishFailure::new(code, "").grpc, Code::Unavailable, "{code}");
         }
-        let refusal = |retry| ProviderError { retry, ..ProviderError::new(ProviderError, "no") };
+        let error = |retry| crate::provider::ProviderError { retry, ..crate::provider::ProviderError::new(ProviderError, "no") };
         for (retry, code) in [
             (RetryClass::Invalid, Code::FailedPrecondition),
             (RetryClass::Denied, Code::PermissionDenied),
             (RetryClass::Transient, Code::Unavailable),
             (RetryClass::Throttled { after: None }, Code::Unavailable),
         ] {
-            assert_eq!(PublishFailure::from(refusal(retry)).grpc, code, "{retry:?}");
+            assert_eq!(PublishFailure::from(error(retry)).grpc, code, "{retry:?}");
         }
     }
 

@@ -11,7 +11,7 @@ use super::failure::PublishFailure;
 use crate::publish_request::PublishRequest;
 use crate::provider::{ProviderRequest, ProviderObjectVersion, Urgency};
 use crate::rotation::RotationPolicy;
-use crate::volume_step::Step;
+use crate::volume_step::VolumeStep;
 
 impl PublishEngine {
     /// Asks for the class and then the provider, for as long as it may take and nobody wants the
@@ -24,7 +24,7 @@ impl PublishEngine {
         mounted: &[ProviderObjectVersion],
     ) -> Result<FetchedResponse, PublishFailure> {
         let began = self.parts.clock.now();
-        self.context.fail_point.reach_step(Step::Fill);
+        self.context.fail_point.reach_step(VolumeStep::Fetch);
         let deadline = self.settings.fetch_timeout;
         let named = OnceLock::new();
         let (patience, clock) = (deadline.mul_f64(MEMORY_WAIT_FRACTION), &self.parts.clock);

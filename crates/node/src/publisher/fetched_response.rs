@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lanyard_vocabulary::{OutcomeCode, causes};
+use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 
 use super::failure::PublishFailure;
 use super::mounted_volume::MountedVolume;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lanyard_keyvault::VolumePod;
-use lanyard_vocabulary::{OutcomeCode, OutcomeCodeDetails, causes};
+use lanyard_vocabulary::{OutcomeCode, OutcomeCodeDetails, format_error_chain};
 use parking_lot::Mutex;
 
 use super::PublishEngine;
@@ -14,7 +14,7 @@ use super::volume_lock::VolumeLockGuard;
 use crate::marker::VolumeLastError;
 use crate::publish_request::PublishRequest;
 use crate::reporter::{PodEvent, PodEventKind};
-use crate::volume_step::Step;
+use crate::volume_step::VolumeStep;
 
 /// The failures of volumes that are not mounted, by target. The kubelet never unpublishes a volume
 /// whose first publish failed for good, so what it does not ask for any more is forgotten in time.
@@ -71,7 +71,7 @@ impl PublishEngine {
     /// Makes the pod status say what the volume holds.
     pub(super) async fn report_status(&self, turn: &mut VolumeLockGuard) {
         let Some(mounted) = turn.volume_mut() else { return };
-        self.context.fail_point.reach_step(Step::Report);
+        self.context.fail_point.reach_step(VolumeStep::Report);
         let report = mounted.to_report();
         let pod = mounted.marker.pod.clone();
         let deadline = self.settings.report_timeout;

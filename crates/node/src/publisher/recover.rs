@@ -10,7 +10,7 @@ use super::mount_target::{MountTarget, has_required_kernel_features};
 use super::{PublishEngine, run_blocking};
 use crate::error::PublishError;
 use crate::mount_table::MountTable;
-use lanyard_vocabulary::{OutcomeCode, causes};
+use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 
 /// What an earlier process left.
 #[derive(Debug, Default)]

@@ -12,8 +12,8 @@ use super::rotation_policy::{RotationPolicy, OlderVersion, RefreshRequest};
 
 /// The clock of one volume: when it was looked at, how that went, and what the class wished.
 ///
-/// Whoever fills the volume keeps it: [`VolumeClock::began`] before the provider is asked, then
-/// [`VolumeClock::succeeded`], [`VolumeClock::failed`] or [`VolumeClock::turned_away`].
+/// Whoever fills the volume keeps it: [`PollHistory::began`] before the provider is asked, then
+/// [`PollHistory::record_success`], [`PollHistory::record_failure`] or [`PollHistory::turned_away`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PollHistory {
     record: Option<PollRecord>,
@@ -24,7 +24,7 @@ pub struct PollHistory {
     suppressed_for: Option<Duration>,
 }
 
-/// What of a [`VolumeClock`] survives the process, in the marker of the volume.
+/// What of a [`PollHistory`] survives the process, in the marker of the volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PollRecord {

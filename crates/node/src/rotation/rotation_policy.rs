@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use super::interval::{IntervalBounds, ParseIntervalError, PollInterval};
 
 /// What the annotations of a class say about rotation. A wish that cannot be read is left out and
-/// told: [`ClassWishes::problems`].
+/// told: [`RotationPolicy::problems`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RotationPolicy {
-    /// [`ClassWishes::INTERVAL`].
+    /// [`RotationPolicy::INTERVAL`].
     pub interval: Option<PollInterval>,
-    /// [`ClassWishes::REFRESH`].
+    /// [`RotationPolicy::REFRESH`].
     pub refresh: Option<RefreshRequest>,
-    /// [`ClassWishes::ACCEPT_OLDER`].
+    /// [`RotationPolicy::ACCEPT_OLDER`].
     pub accept_older: BTreeSet<OlderVersion>,
     /// What could not be read.
     pub problems: Vec<AnnotationProblem>,
@@ -140,10 +140,10 @@ pub struct ParseOlderVersionError {
 #[non_exhaustive]
 pub enum AnnotationProblem {
     /// The interval: the node's own is kept.
-    #[error("annotation `{}` is ignored", ClassWishes::INTERVAL)]
+    #[error("annotation `{}` is ignored", RotationPolicy::INTERVAL)]
     Interval(#[source] ParseIntervalError),
     /// An older credential: it is not accepted.
-    #[error("an entry of annotation `{}` is ignored", ClassWishes::ACCEPT_OLDER)]
+    #[error("an entry of annotation `{}` is ignored", RotationPolicy::ACCEPT_OLDER)]
     Older(#[source] ParseOlderVersionError),
 }
 

@@ -8,7 +8,7 @@ use futures::{Stream, StreamExt};
 use lanyard_clock::SharedClock;
 use lanyard_grpc::{IncomingConnections, PrivateSocket, SocketFile};
 use lanyard_telemetry::ReadinessGate;
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::service::Routes;

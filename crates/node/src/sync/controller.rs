@@ -13,7 +13,7 @@ use kube::api::{ApiResource, ObjectMeta};
 use lanyard_api::SecretProviderClassPodStatus;
 use lanyard_keyvault::VolumePod;
 use lanyard_kubernetes::{WatchUpdate, ResourceWatch};
-use lanyard_vocabulary::{OutcomeCode, causes};
+use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 

@@ -21,7 +21,7 @@ pub(super) struct DesiredSecret {
 
 /// Why a Secret cannot be made: everything that is wrong with it.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", joined(problems))]
+#[error("{}", join_messages(problems))]
 pub(super) struct InvalidSecretObjectError {
     problems: Vec<SecretObjectProblem>,
 }

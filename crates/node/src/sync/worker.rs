@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::Api;
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 
 use super::controller::SecretSyncSettings;
 use super::desired::{InvalidSecretObjectError, desired_secret, referenced_files};

@@ -57,7 +57,7 @@ struct ScheduleEntry {
     failures: u32,
     /// What changes around it does not bring it up sooner than this.
     not_before: Duration,
-    /// When as many looks were due as were begun, at the pace of [`SPACING`].
+    /// When as many looks were due as were begun, at the pace of [`RECONCILE_SPACING`].
     paced_until: Duration,
     running: Option<ReconcileId>,
     /// What came while somebody was looking.

@@ -13,7 +13,7 @@ use lanyard_credential::{
     ReloadingCertificateCredential, ReloadingCertificateOptions, TokenError, TokenTransport,
     TokenTransportOptions,
 };
-use lanyard_vocabulary::{Cloud, causes};
+use lanyard_vocabulary::{Cloud, format_error_chain};
 use serde::Serialize;
 use url::Url;
 

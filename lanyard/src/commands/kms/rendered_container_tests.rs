@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use lanyard_desired::objects::{OperatorMode, ControlPlaneOwner, VolumeRefresh};
-use lanyard_desired::{DesiredObjectInputs, WorkloadTemplates, desired_objects, parse_hosted_cluster, render};
+use lanyard_desired::{DesiredObjectInputs, WorkloadTemplates, desired_objects, parse_hosted_cluster, render_objects};
 use lanyard_kms::{KmsConfiguration, VaultIdentity, CiphertextLayout, PinnedKey, VaultKind};
 use lanyard_telemetry::ListenAddress;
 use serde_json::{Value, json};

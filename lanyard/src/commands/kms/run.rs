@@ -18,7 +18,7 @@ use lanyard_kms::{
 use lanyard_telemetry::{
     BuildInfo, ListenAddress, BoundListener, MetricsPage, ProcessMetrics, Readiness, metrics_routes,
 };
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
@@ -205,7 +205,7 @@ impl KmsHttpEndpoints {
 
 /// Serves socket and pages until the end is asked for. Without one of them the process would look
 /// alive and do half its work, so it ends. The end is the socket's: a page that somebody is slow to
-/// ask for or to read holds it up no longer than [`PAGES_REST`].
+/// ask for or to read holds it up no longer than [`HTTP_SHUTDOWN_TIMEOUT`].
 async fn serve_until_stopped(
     server: KmsServer,
     pages: KmsHttpEndpoints,

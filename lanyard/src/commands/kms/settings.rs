@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, CliCommand};
-    use crate::commands::kms::go_arguments;
+    use crate::commands::kms::normalize_single_dash_flags;
 
     fn resolve_line(line: &str) -> Result<KmsSettings, String> {
         let line = format!("lanyard kms {line}");

@@ -17,7 +17,7 @@ use lanyard_kubernetes::ApiAccess;
 use lanyard_node::audit::AuditTrail;
 use lanyard_node::policy::{PolicyCheckedProvider, ReloadablePolicy, PolicyMode};
 use lanyard_node::{AzureProvider, AzureProviderSettings, MemoryAccount, NodeMetrics, Provider};
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 
 use super::vault_request_counter::VaultRequestCounter;
 use super::flags::{KeyVaultArgs, NodeArgs, PolicyModeArg};

@@ -58,7 +58,7 @@ pub(super) struct DriverArgs {
     pub(super) kubelet_dir: PathBuf,
     /// The kubelet's plugin registry; empty where somebody else registers the driver [default:
     /// `plugins_registry` in the kubelet's directory]
-    #[arg(long, value_parser = optional_path(), value_name = "DIR")]
+    #[arg(long, value_parser = optional_path_parser(), value_name = "DIR")]
     pub(super) registration_dir: Option<PathBuf>,
     /// The path of the endpoint as the kubelet sees it [default: that of the endpoint]
     #[arg(long, value_name = "PATH")]
@@ -121,7 +121,7 @@ pub(super) struct ProviderArgs {
         long,
         default_value = "/etc/kubernetes/secrets-store-csi-providers",
         value_delimiter = ',',
-        value_parser = optional_path(),
+        value_parser = optional_path_parser(),
         value_name = "DIR,…"
     )]
     pub(super) additional_provider_volume_paths: Vec<PathBuf>,
@@ -159,7 +159,7 @@ pub(super) enum AzureProviderKind {
 #[command(next_help_heading = "Key Vault")]
 pub(super) struct KeyVaultArgs {
     /// The cloud of classes that name none
-    #[arg(long, default_value = "AzurePublicCloud", value_parser = cloud, value_name = "CLOUD")]
+    #[arg(long, default_value = "AzurePublicCloud", value_parser = parse_cloud, value_name = "CLOUD")]
     pub(super) cloud_name: Cloud,
     /// Where the files are that classes may name in `cloudEnvFileName`
     #[arg(long, default_value = "/etc/kubernetes", value_name = "DIR")]

@@ -13,7 +13,7 @@ use lanyard_node::{
     SecretSyncSettings,
 };
 use lanyard_telemetry::{ReadinessGate, Readiness};
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 
 use super::flags::{KubernetesArgs, NodeArgs};
 use super::settings::NodeSettings;

@@ -19,7 +19,7 @@ use lanyard_telemetry::{
     BuildInfo, ReadinessGate, ListenAddress, BoundListener, LivenessProbe, MetricsPage, ProcessMetrics, Readiness,
     ReadinessWarnings, health_routes, metrics_routes,
 };
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 
 use super::azure_provider;
 use super::supervised_tasks::{SupervisedTasks, SupervisedTaskError};
@@ -83,11 +83,11 @@ pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> Comm
     let health = (liveness, settings.health_path.as_str());
     let remarks = health_warnings(&policy, settings.memory_warning, cluster.sync.as_ref());
     let ready = (readiness.clone(), remarks);
-    pages.serve(&mut beside, health, ready, &metrics, &clock);
+    pages.spawn_servers(&mut beside, health, ready, &metrics, &clock);
 
     let gate = readiness.add_gate("volumes", "not looked at yet");
     tokio::select! {
-        claim = VolumeWriterLock::acquire(&claimed, &gate, &clock) => claim.keep(),
+        claim = VolumeWriterLock::acquire(&claimed, &gate, &clock) => claim.hold_until_exit(),
         _ = signals.wait() => {
             beside.shut_down(drain, &clock).await;
             audit.flush();

@@ -195,7 +195,7 @@ impl SupervisedTasks {
 #[cfg(test)]
 mod tests {
     use lanyard_clock::SystemClock;
-    use lanyard_vocabulary::causes;
+    use lanyard_vocabulary::format_error_chain;
 
     use super::*;
 

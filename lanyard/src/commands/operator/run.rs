@@ -9,7 +9,7 @@ use lanyard_telemetry::{
     BuildInfo, BoundListener, LivenessProbe, MetricsPage, ProcessMetrics, Readiness, ReadinessWarnings, health_routes,
     metrics_routes,
 };
-use lanyard_vocabulary::causes;
+use lanyard_vocabulary::format_error_chain;
 use tokio::sync::oneshot;
 
 use super::flags::OperatorArgs;
@@ -93,7 +93,7 @@ async fn print_plans(operator: Operator, readiness: &Readiness, clock: &SharedCl
                 .with_hint("see that the CRDs of the chart are installed and may be listed"));
         }
     };
-    let is_good = plans.iter().all(|plan| plan.is_good);
+    let is_good = plans.iter().all(|plan| plan.is_applicable);
     if plans.is_empty() {
         output::print_stderr("there is no HostedCluster");
     }

@@ -28,14 +28,14 @@ pub(super) fn trials(stage: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
     vec![
         // This version rotates by itself, from the pods and pod statuses of its node.
         trial("driver_v1_5_6", |stage| UpstreamDriverCase {
-            suite,
+            suite: stage,
             name: "driver-1-5",
             program: &stage.programs.driver_1_5,
             republishes: false,
         }),
         // This one rotates when the kubelet publishes again.
         trial("driver_v1_6_0", |stage| UpstreamDriverCase {
-            suite,
+            suite: stage,
             name: "driver-1-6",
             program: &stage.programs.driver_1_6,
             republishes: true,

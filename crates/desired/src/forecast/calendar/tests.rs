@@ -2,7 +2,7 @@ use jiff::ToSpan;
 use proptest::prelude::*;
 
 use super::super::tests::identities_of_cluster;
-use super::super::{RenewalPolicy, ForecastTimestamps, timeline};
+use super::super::{RenewalPolicy, ForecastTimestamps, renewal_timeline};
 use super::*;
 
 fn now() -> Timestamp {

@@ -43,7 +43,7 @@ pub(super) fn check_encryption(
     check_azure_kms(checker, wire)
 }
 
-/// The reference's operator refuses a Managed HSM before [`HSM_SINCE`], whose plugin cannot reach
+/// The reference's operator refuses a Managed HSM before [`FIRST_HSM_RELEASE`], whose plugin cannot reach
 /// one. An image that is named by its digest does not say its version.
 fn lint_hsm_release(checker: &mut FieldChecker, spec: &HostedClusterSpec) {
     // The plugin is part of the control plane.

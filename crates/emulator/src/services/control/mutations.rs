@@ -113,7 +113,7 @@ pub(super) fn get_identity_header(call: &OperationContext<'_>) -> ServiceReply {
     ServiceReply::json(StatusCode::OK, &json!({ "identityHeader": header }))
 }
 
-/// `GET guests`: how other people's clients sign in. Beside [`identity_header`] the one reply that
+/// `GET guests`: how other people's clients sign in. Beside [`get_identity_header`] the one reply that
 /// hands out credentials.
 pub(super) fn get_test_clients(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let guests = call.world().roster.guests.as_ref().ok_or_else(no_test_clients_reply)?;

@@ -62,8 +62,8 @@ pub(crate) struct VaultPermission {
 
 macro_rules! right {
     ($kind:ident, $action:literal, $permission:literal) => {
-        Right {
-            kind: ObjectKind::$kind,
+        VaultPermission {
+            kind: KeyVaultObjectKind::$kind,
             action: concat!("Microsoft.KeyVault/vaults/", $action),
             permission: $permission,
         }

@@ -17,10 +17,10 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// A class without labels, managed fields, status, and all that the node does not use.
 ///
-/// Of a list or a map with more than [`MOST_ENTRIES`] entries, the rest is skipped. The class is too
+/// Of a list or a map with more than [`MAX_ENTRIES`] entries, the rest is skipped. The class is too
 /// large to be kept then, whatever the entries hold.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(from = "Class")]
+#[serde(from = "BoundedClassFields")]
 pub(super) struct BoundedClass(pub(super) SecretProviderClass);
 
 impl Resource for BoundedClass {
@@ -152,7 +152,7 @@ impl CountEntries for BoundedSecretObject {
     }
 }
 
-/// The items of a list, until they have [`MOST_ENTRIES`] together.
+/// The items of a list, until they have [`MAX_ENTRIES`] together.
 struct BoundedList<T>(Vec<T>);
 
 impl<T> Default for BoundedList<T> {
@@ -189,7 +189,7 @@ impl<'de, T: Deserialize<'de> + CountEntries> Visitor<'de> for BoundedListVisito
     }
 }
 
-/// The first [`MOST_ENTRIES`] pairs of a map.
+/// The first [`MAX_ENTRIES`] pairs of a map.
 #[derive(Default)]
 struct BoundedStringMap(BTreeMap<String, String>);
 

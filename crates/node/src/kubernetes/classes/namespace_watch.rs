@@ -17,7 +17,7 @@ pub(super) async fn watch_namespace(shared: Weak<KubeClassCacheState>, namespace
     let mut version = None;
     loop {
         let Some(shared) = shared.upgrade() else { return };
-        match shared.follow_once(&namespace, version.take()).await {
+        match shared.watch_once(&namespace, version.take()).await {
             Ok(ClassWatchEnd::Idle) => return,
             Ok(ClassWatchEnd::Closed { resource_version: at, lasted: after }) => {
                 failures = 0;
@@ -29,10 +29,10 @@ pub(super) async fn watch_namespace(shared: Weak<KubeClassCacheState>, namespace
                 }
             }
             Err(stopped) => {
-                let expired = stopped.error.is_expiry();
-                version = stopped.version.filter(|_| !expired);
-                shared.change(&namespace, |store| {
-                    store.pause();
+                let expired = stopped.error.is_expired();
+                version = stopped.resource_version.filter(|_| !expired);
+                shared.update_store(&namespace, |store| {
+                    store.pause_watch();
                     None
                 });
                 // A version that expired is an ordinary end of a watch.

@@ -23,7 +23,7 @@ struct ClassEntry {
     last_requested: Duration,
     class: Option<Arc<SecretProviderClass>>,
     /// What the class takes in memory, in bytes; zero if there is none. One that takes more than
-    /// [`LARGEST_CLASS`] is not kept.
+    /// [`MAX_CLASS_BYTES`] is not kept.
     size_bytes: u64,
     /// The version that it was last seen or missed at.
     resource_version: Option<u64>,

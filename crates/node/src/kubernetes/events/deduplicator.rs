@@ -48,7 +48,7 @@ pub(super) enum PodEventDecision {
     /// The event that is there counts higher.
     UpdateCount(EventOccurrences),
     /// It is counted, and told later: by the next one, or where it says something new by
-    /// [`EventLedger::take_due`].
+    /// [`PodEventDeduplicator::take_due_event`].
     Defer,
     /// The pod has had too many.
     Drop,

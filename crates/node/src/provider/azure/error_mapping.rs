@@ -4,7 +4,7 @@ use lanyard_credential::TokenError;
 use lanyard_keyvault::{
     FetchError, ReaderIdentityError, NodeVaultError, ReadError, ReaderCredentialError, VaultReadError,
 };
-use lanyard_vocabulary::{OutcomeCode, causes};
+use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 
 use crate::provider::ProviderError;
 

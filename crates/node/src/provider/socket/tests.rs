@@ -13,7 +13,7 @@ use lanyard_grpc::provider::csi_driver_provider_server::{
 };
 use lanyard_grpc::provider::{Error, File, ObjectVersion as WireVersion, VersionResponse};
 use lanyard_keyvault::{VolumePod, PodCredentials, ReadMemory, RetryClass, UnlimitedMemory};
-use lanyard_vocabulary::{OutcomeCode, causes};
+use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 use proptest::prelude::*;
 use tokio::task::JoinHandle;
 use tonic::transport::Server;

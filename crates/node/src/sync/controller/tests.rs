@@ -66,8 +66,8 @@ impl SecretSyncFixture {
             kubelet_directory: "/var/lib/kubelet".into(),
             interval: PollInterval::DEFAULT,
         };
-        let reporter: Arc<dyn Reporter> = Arc::<FakeSecretSyncReporter>::clone(&reporter);
-        let sync = SecretSync::new(api, classes, reporter, settings);
+        let shared: Arc<dyn Reporter> = Arc::<FakeSecretSyncReporter>::clone(&reporter);
+        let sync = SecretSync::new(api, classes, shared, settings);
         let status: SecretProviderClassPodStatus =
             serde_json::from_value(json!({"metadata": {"namespace": "n", "name": "p-n-c"}}))
                 .unwrap();
