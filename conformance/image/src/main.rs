@@ -148,15 +148,15 @@ fn trials(world: &Arc<ImageFixture>) -> Vec<Trial> {
     };
     let mut cases = vec![
         case("the_program_runs_in_an_empty_root", program_runs),
-        case("its_help_lists_the_commands_of_the_image_and_no_others", help_lists_image_commands),
-        case("its_public_roots_hold_the_one_that_azure_is_signed_below", image_contains_azure_root),
+        case("help_lists_exactly_the_commands_of_the_image", help_lists_image_commands),
+        case("ca_bundle_contains_the_root_of_azure", image_contains_azure_root),
     ];
     if world.arguments.commands.iter().any(|name| name == "credential") {
         cases.extend([
             case("names_resolve_through_dns_without_a_hosts_file", names_resolve_through_dns),
-            case("a_private_authority_is_trusted_beside_the_public_roots", private_ca_is_trusted),
-            case("the_public_roots_stay_trusted_beside_a_private_authority", public_roots_stay_trusted),
-            case("an_unknown_authority_is_refused", unknown_ca_is_rejected),
+            case("private_ca_is_trusted_in_addition_to_public_roots", private_ca_is_trusted),
+            case("public_roots_stay_trusted_with_a_private_ca", public_roots_stay_trusted),
+            case("unknown_ca_is_rejected", unknown_ca_is_rejected),
         ]);
     }
     cases

@@ -53,7 +53,7 @@ const VARIANTS: [ChartValuesVariant; 12] = [
     chart_values_variant(LanyardChart::Node, "defaults", "1.36.3"),
     chart_values_variant(LanyardChart::Node, "tokens-in-the-volume-context", "1.34.4"),
     chart_values_variant(LanyardChart::Node, "beside-another-driver", "1.36.3"),
-    chart_values_variant(LanyardChart::Node, "least", "1.36.3"),
+    chart_values_variant(LanyardChart::Node, "minimal", "1.36.3"),
     chart_values_variant(LanyardChart::Node, "openshift", "1.36.3").with_api("security.openshift.io/v1"),
     chart_values_variant(LanyardChart::Node, "everything", "1.36.3").with_api(POD_MONITOR_API),
     chart_values_variant(LanyardChart::Operator, "defaults", "1.36.3"),
@@ -67,30 +67,30 @@ const VARIANTS: [ChartValuesVariant; 12] = [
 /// Values that must be refused, and what the refusal must name.
 const REFUSED_NODE_VALUES: [(&str, &str, &str); 14] = [
     ("an_unknown_value", "linux.imgae.tag=1", "imgae"),
-    ("a_value_of_the_upstream_chart_that_nobody_reads", "windows.enabled=true", "windows"),
+    ("an_unsupported_value_of_the_upstream_chart", "windows.enabled=true", "windows"),
     ("a_driver_name_that_the_kubelet_refuses", "driverName=.driver", "driverName"),
     ("a_relative_kubelet_directory", "linux.kubeletRootDir=kubelet", "kubeletRootDir"),
     ("an_interval_without_a_unit", "rotationPollInterval=120", "rotationPollInterval"),
     ("a_policy_mode_that_does_not_exist", "policy.mode=off", "mode"),
     ("a_policy_mode_without_a_policy", "policy.mode=enforce", "/policy/document"),
     (
-        "a_socket_of_the_provider_that_is_not_there",
+        "a_provider_socket_that_is_not_enabled",
         "azureProvider=socket,providerSocket.enabled=true",
         "/providerSocket/enabled",
     ),
-    ("a_limit_of_memory_that_is_none", "volumesMemoryLimit=half", "volumesMemoryLimit"),
-    ("more_of_a_vault_than_it_gives", "vaultRequestsPerSecond=401", "vaultRequestsPerSecond"),
+    ("an_invalid_memory_limit", "volumesMemoryLimit=half", "volumesMemoryLimit"),
+    ("a_request_rate_above_the_vault_limit", "vaultRequestsPerSecond=401", "vaultRequestsPerSecond"),
     (
-        "a_directory_of_the_node_that_would_hide_the_containers",
+        "a_host_directory_that_hides_container_files",
         "cloudEnvironment.directory=/etc",
         "/cloudEnvironment/directory",
     ),
     (
-        "two_places_of_environment_files",
+        "a_config_map_and_a_directory_for_the_cloud_environment",
         "cloudEnvironment.directory=/etc/kubernetes,cloudEnvironment.configMap=azure-stack",
         "cloudEnvironment: give a configMap or a directory",
     ),
-    ("a_port_that_is_none", "livenessProbe.port=70000", "port"),
+    ("an_invalid_port", "livenessProbe.port=70000", "port"),
     (
         "an_image_without_a_repository",
         "linux.image.repository=",
@@ -102,20 +102,20 @@ const REFUSED_NODE_VALUES: [(&str, &str, &str); 14] = [
 const REFUSED_OPERATOR_VALUES: [(&str, &str, &str); 12] = [
     ("an_unknown_value", "replicass=2", "replicass"),
     ("a_role_that_does_not_exist", "role=observer", "/role"),
-    ("a_reader_that_is_no_client_id", "keyVaultUserClientID=reader", "/keyVaultUserClientID"),
+    ("an_invalid_key_vault_user_client_id", "keyVaultUserClientID=reader", "/keyVaultUserClientID"),
     ("an_address_without_a_port", "metricsAddr=8080", "/metricsAddr"),
     (
-        "a_page_that_the_kubelet_cannot_reach",
+        "a_metrics_address_on_loopback",
         "metricsAddr=127.0.0.1:8080",
         "metricsAddr: nobody outside of the pod reaches 127.0.0.1:8080",
     ),
     (
-        "the_same_page_by_its_name",
+        "a_metrics_address_on_localhost",
         "metricsAddr=localhost:8080",
         "metricsAddr: nobody outside of the pod reaches localhost:8080",
     ),
-    ("authorities_that_it_would_not_ask_for", "caBundle.configMap=authorities", "caBundle"),
-    ("more_shards_than_the_operator_takes", "shards=65", "/shards"),
+    ("a_ca_bundle_without_use", "caBundle.configMap=authorities", "caBundle"),
+    ("too_many_shards", "shards=65", "/shards"),
     ("no_workers", "workers=0", "/workers"),
     ("an_interval_without_a_unit", "workloads.canary.interval=60", "/workloads/canary/interval"),
     ("an_unknown_value_of_the_canaries", "workloads.canary.imag=x", "imag"),
@@ -125,21 +125,21 @@ const REFUSED_OPERATOR_VALUES: [(&str, &str, &str); 12] = [
 /// The same for the chart of the local Azure.
 const REFUSED_AZURE_VALUES: [(&str, &str, &str); 9] = [
     ("an_unknown_value", "hostedclusters=x", "hostedclusters"),
-    ("a_type_of_the_service", "service.type=LoadBalancer", "type"),
+    ("an_unsupported_service_type", "service.type=LoadBalancer", "type"),
     ("more_than_one_replica", "replicas=2", "replicas"),
     (
-        "an_address_that_machines_outside_of_the_node_reach",
+        "a_listen_address_reachable_from_outside_the_node",
         "hostNetwork=true,listen=0.0.0.0:7750",
         "listen: with hostNetwork=true every machine that reaches the node",
     ),
     (
-        "an_address_that_other_pods_cannot_reach",
+        "a_listen_address_on_loopback",
         "listen=127.0.0.1:7750",
         "listen: other pods cannot reach 127.0.0.1:7750",
     ),
     ("an_address_without_a_port", "listen=0.0.0.0", "/listen"),
     ("a_certificate_without_its_key", "ca.key=", "/ca"),
-    ("a_hosted_cluster_that_is_none", "hostedCluster=kind: Pod", "this is not one HostedCluster"),
+    ("a_value_that_is_not_a_hosted_cluster", "hostedCluster=kind: Pod", "this is not one HostedCluster"),
     ("an_image_without_a_repository", "image.repository=", "image.repository is needed"),
 ];
 
@@ -171,12 +171,12 @@ pub(crate) fn trials(stage: ChartSuiteFixture) -> Vec<Trial> {
     ];
     for variant in VARIANTS {
         let name = variant.trial_suffix();
-        trials.push(trial(&format!("chart::{name}_renders_as_committed"), &stage, move |stage| {
+        trials.push(trial(&format!("chart::{name}_matches_golden_file"), &stage, move |stage| {
             stage.expect_golden(variant)
         }));
         if variant.extra_api_version.is_none() {
             trials.push(trial(
-                &format!("chart::the_api_takes_every_object_of_{name}"),
+                &format!("chart::api_server_admits_every_object_of_{name}"),
                 &stage,
                 move |stage| stage.expect_admitted(variant),
             ));

@@ -106,7 +106,7 @@ fn spec_trials(run: SanityRun, specs: Vec<SanitySpec>) -> Vec<Trial> {
             Trial::test(name, move || spec.failure.map_or(Ok(()), |failure| Err(failure.into())))
         })
         .collect();
-    trials.push(Trial::test(format!("csi::{}: {wanted} specs have run", run.test_name), move || {
+    trials.push(Trial::test(format!("csi::{}: exactly {wanted} specs ran", run.test_name), move || {
         if ran == wanted { Ok(()) } else { Err(format!("{ran} have").into()) }
     }));
     trials

@@ -77,14 +77,14 @@ fn local_trials(stage: &Arc<GoSuiteFixture>) -> Vec<Trial> {
         .keys()
         .map(|component| {
             let (stage, component) = (Arc::clone(stage), *component);
-            let name = format!("go::the_mounted_file_of_{}_is_judged", component.name());
+            let name = format!("go::mounted_credential_of_{}_signs_in", component.name());
             Trial::test(name, move || stage.local().and_then(|local| stage.check_component(local, component)))
         })
         .collect();
     trials.extend(node_volumes::trials(stage));
     let stage = Arc::clone(stage);
     trials.push(Trial::test(
-        "go::a_process_attached_to_the_first_generation_notices_a_hundred_rotations",
+        "go::running_client_reloads_a_hundred_rotations",
         move || stage.local().and_then(|local| stage.follow_rotations(local)),
     ));
     trials

@@ -82,22 +82,22 @@ type HostedClusterTrialFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Faile
 type HostedClusterTrial = for<'a> fn(&'a HostedClusterSuiteFixture) -> HostedClusterTrialFuture<'a>;
 
 const TRIALS: &[(&str, HostedClusterTrial)] = &[
-    ("six_commands_of_the_tutorial_end_with_nine_proven_identities", |stage| {
+    ("tutorial_installation_shows_nine_granted_identities", |stage| {
         Box::pin(cluster_lifecycle::check_installation(stage))
     }),
-    ("a_hosted_cluster_becomes_nine_pods_that_prove_their_identities", |stage| {
+    ("nine_canaries_authenticate_for_a_hosted_cluster", |stage| {
         Box::pin(cluster_lifecycle::check_canaries(stage))
     }),
-    ("one_object_says_how_every_identity_is", |stage| Box::pin(cluster_lifecycle::check_identity_status(stage))),
+    ("hosted_cluster_identities_reports_every_identity", |stage| Box::pin(cluster_lifecycle::check_identity_status(stage))),
     ("kubectl_lanyard_shows_every_identity", |stage| Box::pin(async { cluster_lifecycle::check_kubectl_plugin(stage) })),
-    ("all_nine_rotate_and_no_canary_is_ever_unauthenticated", |stage| {
+    ("certificate_rotation_never_leaves_a_canary_unauthenticated", |stage| {
         Box::pin(cluster_lifecycle::rotate_all_certificates(stage))
     }),
-    ("a_right_that_is_taken_away_is_named_and_the_other_eight_stay_good", |stage| {
+    ("removed_role_is_reported_for_one_identity_only", |stage| {
         Box::pin(cluster_lifecycle::remove_component_role(stage))
     }),
-    ("a_deleted_hosted_cluster_leaves_nothing", |stage| Box::pin(cluster_lifecycle::delete_hosted_cluster(stage))),
-    ("uninstalled_charts_leave_the_definitions_and_nothing_else", |stage| {
+    ("deleted_hosted_cluster_leaves_no_objects", |stage| Box::pin(cluster_lifecycle::delete_hosted_cluster(stage))),
+    ("uninstalled_charts_leave_only_the_crds", |stage| {
         Box::pin(charts::uninstall_charts(stage))
     }),
 ];

@@ -81,30 +81,30 @@ type NodeTrial = for<'a> fn(&'a NodeSuiteFixture) -> NodeTrialFuture<'a>;
 
 /// The trials in the order of their lives.
 const TRIALS: &[(&str, NodeTrial)] = &[
-    ("the_installed_chart_is_ready_and_the_kubelet_knows_the_driver", |stage| {
+    ("installed_chart_registers_the_driver", |stage| {
         Box::pin(stage.wait_for_driver(true))
     }),
-    ("a_pod_reads_by_the_identity_of_its_node", |stage| Box::pin(identity_modes::managed_identity_pod(stage))),
-    ("a_pod_reads_by_its_workload_identity", |stage| Box::pin(identity_modes::workload_identity_pod(stage))),
-    ("a_pod_reads_by_an_identity_binding", |stage| Box::pin(identity_modes::identity_binding_pod(stage))),
-    ("a_pod_reads_by_a_service_principal", |stage| Box::pin(identity_modes::service_principal_pod(stage))),
+    ("a_pod_reads_with_the_node_managed_identity", |stage| Box::pin(identity_modes::managed_identity_pod(stage))),
+    ("a_pod_reads_with_workload_identity", |stage| Box::pin(identity_modes::workload_identity_pod(stage))),
+    ("a_pod_reads_with_an_identity_binding", |stage| Box::pin(identity_modes::identity_binding_pod(stage))),
+    ("a_pod_reads_with_a_service_principal", |stage| Box::pin(identity_modes::service_principal_pod(stage))),
     ("a_pod_with_a_sub_path_reads_its_file", |stage| Box::pin(volume_mounts::sub_path_mount(stage))),
-    ("a_pod_that_is_not_root_reads_files_of_its_group_and_nobody_else_does", |stage| {
+    ("fs_group_makes_files_readable_for_a_non_root_pod", |stage| {
         Box::pin(volume_mounts::fs_group_permissions(stage))
     }),
     ("a_pod_cannot_write_into_its_volume", |stage| Box::pin(volume_mounts::read_only_volume(stage))),
-    ("a_pod_that_cannot_start_is_told_why_by_an_event", |stage| Box::pin(volume_mounts::mount_failure_event(stage))),
+    ("mount_failure_emits_a_pod_event", |stage| Box::pin(volume_mounts::mount_failure_event(stage))),
     ("a_rotation_is_seen_inside_a_running_pod", |stage| Box::pin(pod_lifecycle::rotation_reaches_pod(stage))),
     ("a_deleted_pod_leaves_nothing_on_its_node", |stage| Box::pin(pod_lifecycle::deleted_pod_leaves_nothing(stage))),
-    ("an_upgraded_plugin_keeps_its_pods_reading_and_rotates_on", |stage| {
+    ("plugin_upgrade_does_not_interrupt_reads_or_rotation", |stage| {
         Box::pin(pod_lifecycle::upgraded_plugin(stage))
     }),
-    ("a_killed_plugin_comes_back_to_its_volumes", |stage| Box::pin(pod_lifecycle::killed_plugin(stage))),
+    ("killed_plugin_recovers_its_volumes", |stage| Box::pin(pod_lifecycle::killed_plugin(stage))),
     ("a_restarted_kubelet_finds_driver_and_volumes_again", |stage| {
         Box::pin(pod_lifecycle::restarted_kubelet(stage))
     }),
-    ("pods_read_on_from_upstream_to_us_and_back", |stage| Box::pin(driver_switch::switch_drivers(stage))),
-    ("an_uninstalled_chart_leaves_the_crds_and_nothing_else", |stage| Box::pin(stage.uninstall())),
+    ("pods_keep_reading_when_drivers_are_switched", |stage| Box::pin(driver_switch::switch_drivers(stage))),
+    ("uninstalled_chart_leaves_only_the_crds", |stage| Box::pin(stage.uninstall())),
 ];
 
 pub(crate) fn trials(stage: NodeSuiteFixture) -> Vec<Trial> {

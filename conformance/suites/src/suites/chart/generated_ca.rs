@@ -16,10 +16,10 @@ const CA_OBJECT_NAME: &str = "conformance-azure-lanyard-azure-ca";
 
 pub(super) fn trials(stage: &Arc<ChartSuiteFixture>) -> Vec<Trial> {
     vec![
-        trial("chart::a_generated_ca_stays_the_same_on_upgrades", stage, |stage| {
+        trial("chart::upgrade_keeps_the_generated_ca", stage, |stage| {
             stage.upgrade_keeps_generated_ca()
         }),
-        trial("chart::a_control_plane_namespace_that_exists_gets_the_ca_only", stage, |it| {
+        trial("chart::existing_control_plane_namespace_gets_only_the_ca", stage, |it| {
             it.existing_namespace_gets_only_ca()
         }),
     ]

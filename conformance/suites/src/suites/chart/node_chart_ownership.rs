@@ -29,28 +29,28 @@ const FOREIGN_OWNERS: [(&str, &str, &str); 4] = [
         r#"{"labels": {"app.kubernetes.io/managed-by": "secrets-store-operator"}}"#,
         "secrets-store-operator",
     ),
-    ("somebody_with_kubectl", "{}", "the field manager kubectl-client-side-apply"),
+    ("a_kubectl_user", "{}", "the field manager kubectl-client-side-apply"),
 ];
 
 pub(super) fn trials(stage: &Arc<ChartSuiteFixture>) -> Vec<Trial> {
     let mut trials: Vec<Trial> = FOREIGN_OWNERS
         .into_iter()
         .map(|(name, metadata, owner)| {
-            let name = format!("chart::a_driver_of_{name}_is_named_and_left_as_it_is");
+            let name = format!("chart::install_refuses_a_driver_owned_by_{name}");
             trial(&name, stage, move |stage| stage.install_refuses_foreign_driver(metadata, owner))
         })
         .collect();
     trials.extend([
-        trial("chart::crds_of_another_manager_are_named_and_left_as_they_are", stage, |stage| {
+        trial("chart::install_refuses_crds_of_another_manager", stage, |stage| {
             stage.install_refuses_foreign_crds()
         }),
-        trial("chart::a_driver_object_of_another_manager_can_be_left_to_it", stage, |stage| {
+        trial("chart::install_can_keep_a_foreign_csi_driver_object", stage, |stage| {
             stage.install_leaves_foreign_driver()
         }),
-        trial("chart::it_runs_beside_a_driver_of_another_manager", stage, |stage| {
+        trial("chart::install_coexists_with_another_driver", stage, |stage| {
             stage.install_beside_foreign_driver()
         }),
-        trial("chart::a_release_upgrades_what_it_installed_and_leaves_the_crds", stage, |stage| {
+        trial("chart::upgrade_changes_release_objects_and_keeps_crds", stage, |stage| {
             stage.upgrade_leaves_crds()
         }),
     ]);

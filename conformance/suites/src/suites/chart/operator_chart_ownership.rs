@@ -20,16 +20,16 @@ const CANARY_ROLE: &str = "lanyard-canary";
 
 pub(super) fn trials(stage: &Arc<ChartSuiteFixture>) -> Vec<Trial> {
     vec![
-        trial("chart::the_operators_release_leaves_the_definitions_when_it_goes", stage, |stage| {
+        trial("chart::uninstalling_the_operator_keeps_the_crds", stage, |stage| {
             stage.uninstall_keeps_definitions()
         }),
-        trial("chart::hypershifts_definitions_are_named_and_left_as_they_are", stage, |stage| {
+        trial("chart::install_refuses_and_names_hypershift_crds", stage, |stage| {
             stage.install_refuses_hypershift_definitions()
         }),
-        trial("chart::beside_hypershift_its_definitions_are_not_touched", stage, |stage| {
+        trial("chart::install_with_hypershift_leaves_its_crds_unchanged", stage, |stage| {
             stage.install_leaves_hypershift_definitions()
         }),
-        trial("chart::a_second_operator_of_a_cluster_is_told_of_the_first", stage, |stage| {
+        trial("chart::installing_a_second_operator_is_refused", stage, |stage| {
             stage.install_refuses_second_operator()
         }),
     ]

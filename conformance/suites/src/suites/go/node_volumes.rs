@@ -22,7 +22,7 @@ type NodeVolumeCase = fn(&GoSuiteFixture, &LocalAzureTarget) -> Result<(), Faile
 
 pub(super) fn trials(stage: &Arc<GoSuiteFixture>) -> Vec<Trial> {
     let cases: [(&str, NodeVolumeCase); 2] = [
-        ("go::a_process_on_a_pods_volume_follows_a_hundred_rotations_across_a_restart", rotations_across_plugin_restart),
+        ("go::client_on_a_pod_volume_reloads_a_hundred_rotations_across_a_plugin_restart", rotations_across_plugin_restart),
         ("go::a_hundred_pods_are_mounted_rotated_and_unmounted_by_the_plugin", many_pods_mounted_and_unmounted),
     ];
     let is_root = rustix::process::geteuid().is_root();

@@ -59,7 +59,7 @@ const EQUAL_CASES: [ParityCase; 14] = [
         ],
     ),
     parity_case(
-        "a_certificate_that_the_vault_keeps_as_pem",
+        "a_certificate_stored_as_pem",
         SignInMethod::Secret,
         &["objectName: guest-certificate-pem\nobjectType: secret"],
     ),
@@ -70,7 +70,7 @@ const EQUAL_CASES: [ParityCase; 14] = [
     ),
     parity_case("a_public_key", SignInMethod::Secret, &["objectName: guest-certificate\nobjectType: key"]),
     parity_case(
-        "three_kinds_under_three_names",
+        "three_object_types_with_aliases",
         SignInMethod::Secret,
         &[
             "objectName: guest-certificate\nobjectType: secret\nobjectAlias: tls.pem",
@@ -79,7 +79,7 @@ const EQUAL_CASES: [ParityCase; 14] = [
         ],
     ),
     parity_case(
-        "space_around_the_words",
+        "parameters_with_surrounding_spaces",
         SignInMethod::Secret,
         &["objectName: '  guest-secret '\nobjectType: ' secret '"],
     ),
@@ -107,7 +107,7 @@ const REFUSED_CASES: [ParityCase; 6] = [
         SignInMethod::Secret,
         &["objectName: withheld-secret\nobjectType: secret"],
     ),
-    parity_case("a_kind_in_capitals", SignInMethod::Secret, &["objectName: guest-secret\nobjectType: Secret"]),
+    parity_case("an_object_type_in_capitals", SignInMethod::Secret, &["objectName: guest-secret\nobjectType: Secret"]),
     parity_case(
         "a_path_out_of_the_volume",
         SignInMethod::Secret,
@@ -119,7 +119,7 @@ const REFUSED_CASES: [ParityCase; 6] = [
         &["objectName: guest-certificate\nobjectType: cert\nobjectEncoding: hex"],
     ),
     parity_case(
-        "text_that_is_no_base64",
+        "an_invalid_base64_value",
         SignInMethod::Secret,
         &["objectName: guest-secret\nobjectType: secret\nobjectEncoding: base64"],
     ),
@@ -138,7 +138,7 @@ pub(super) fn trials(stage: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
     good.chain(bad)
         .map(|(case, is_good)| {
             let running = Arc::clone(&running);
-            let verb = if is_good { "is_the_same_by" } else { "is_refused_by" };
+            let verb = if is_good { "is_equal_with" } else { "is_refused_by" };
             let name = format!("interop::{}_{verb}_both_providers", case.name);
             trial(name, stage, async move |stage| {
                 let stack = stage.case_fixture("parity")?;

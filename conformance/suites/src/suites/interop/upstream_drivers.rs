@@ -22,7 +22,7 @@ const CREDENTIAL_OBJECT: [&str; 1] = ["objectName: {component}\nobjectType: secr
 
 pub(super) fn trials(stage: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
     let trial = |name: &str, run: fn(&InteropSuiteFixture) -> UpstreamDriverCase<'_>| {
-        let name = format!("interop::{name}_rotates_and_unmounts_what_our_provider_fills");
+        let name = format!("interop::{name}_rotates_and_unmounts_volumes_of_lanyard_provider");
         trial(name, stage, async move |stage| run(stage).run_volume_lifecycle().await)
     };
     vec![

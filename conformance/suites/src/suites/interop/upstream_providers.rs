@@ -30,12 +30,12 @@ const INVALID_RESPONSES: [(&str, &str, &str); 5] = [
         "OutOfOrder",
     ),
     (
-        "a_refusal_of_the_provider",
+        "a_grpc_error_of_the_provider",
         r#"{"refuse": {"code": 7, "message": "no such tenant"}}"#,
         "no such tenant",
     ),
     (
-        "an_answer_without_versions",
+        "a_response_without_versions",
         r#"{"files": [{"path": "a", "mode": 420, "contents": "x"}], "objects": {}}"#,
         "version",
     ),
@@ -45,25 +45,25 @@ const INVALID_RESPONSES: [(&str, &str, &str); 5] = [
         "escaped",
     ),
     (
-        "a_path_of_the_layout",
+        "a_reserved_path",
         r#"{"files": [{"path": "..data", "mode": 420, "contents": "x"}], "objects": {"a": "1"}}"#,
         "..data",
     ),
 ];
 
 pub(super) fn trials(stage: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
-    let named = |name: &str| format!("interop::under_our_driver_{name}");
+    let named = |name: &str| format!("interop::with_lanyard_driver_{name}");
     let mut trials = vec![
         trial(named("upstreams_azure_provider_fills_and_rotates_a_volume"), stage, upstream_provider_rotates),
         trial(named("a_mock_provider_fills_and_rotates_a_volume"), stage, mock_provider_rotates),
         trial(
-            named("an_answer_beyond_the_limit_is_refused_with_the_flag_that_bounds_it"),
+            named("an_oversized_response_error_names_the_size_flag"),
             stage,
             expect_oversized_response_refused,
         ),
     ];
     trials.extend(INVALID_RESPONSES.map(|(name, answer, said)| {
-        trial(named(&format!("{name}_is_no_volume")), stage, async move |stage| {
+        trial(named(&format!("{name}_is_rejected")), stage, async move |stage| {
             expect_invalid_response_refused(stage, name, answer, said).await
         })
     }));

@@ -13,10 +13,10 @@ use super::{EncryptingApiServer, KmsPluginProcess, KmsPluginOptions, KmsPluginKi
 
 pub(super) fn trials(stage: &Arc<KmsSuiteFixture>) -> Vec<Trial> {
     vec![
-        trial("kms:a-right-that-is-taken-away-and-given-back", stage, revoked_permission),
-        trial("kms:an-application-that-is-gone-and-comes-back", stage, deleted_application),
-        trial("kms:a-credential-file-that-comes-late", stage, late_credential_file),
-        trial("kms:a-vault-that-fails-for-a-while", stage, vault_outage),
+        trial("kms::revoked_permission_is_reported_and_recovers", stage, revoked_permission),
+        trial("kms::deleted_application_is_reported_and_recovers", stage, deleted_application),
+        trial("kms::plugin_waits_for_the_credential_file", stage, late_credential_file),
+        trial("kms::plugin_recovers_from_a_vault_outage", stage, vault_outage),
     ]
 }
 

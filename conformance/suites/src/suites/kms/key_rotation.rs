@@ -11,10 +11,10 @@ use super::{KmsSuiteFixture, expect_that, trial};
 
 pub(super) fn trials(stage: &Arc<KmsSuiteFixture>) -> Vec<Trial> {
     vec![
-        trial("kms:secrets-are-encrypted-in-etcd", stage, secrets_are_encrypted),
-        trial("kms:the-key-rotates-with-a-backup-key", stage, key_is_rotated),
-        trial("kms:a-plugin-restarts-under-load", stage, plugin_restarts_under_load),
-        trial("kms:a-replica-reads-what-another-wrote", stage, replica_reads_secrets),
+        trial("kms::secrets_are_encrypted_in_etcd", stage, secrets_are_encrypted),
+        trial("kms::key_rotates_with_a_backup_key", stage, key_is_rotated),
+        trial("kms::plugin_restarts_under_load", stage, plugin_restarts_under_load),
+        trial("kms::replica_decrypts_ciphertext_of_another_replica", stage, replica_reads_secrets),
     ]
 }
 

@@ -10,10 +10,10 @@ use super::{KmsPluginProcess, KmsSuiteFixture, failed_with_causes, expect_that, 
 
 pub(super) fn trials(stage: &Arc<KmsSuiteFixture>) -> Vec<Trial> {
     vec![
-        trial("kms:upstreams-plugin-and-ours-read-each-other-v2", stage, v2_plugins_read_each_other),
-        trial("kms:upstreams-plugin-and-ours-read-each-other-v1", stage, v1_plugins_read_each_other),
-        trial("kms:ours-takes-the-place-of-upstreams-and-back", stage, plugin_is_replaced),
-        trial("kms:refusals-are-in-upstreams-words", stage, error_messages_match),
+        trial("kms::v2_plugins_decrypt_each_others_ciphertext", stage, v2_plugins_read_each_other),
+        trial("kms::v1_plugins_decrypt_each_others_ciphertext", stage, v1_plugins_read_each_other),
+        trial("kms::lanyard_replaces_upstream_plugin_and_back", stage, plugin_is_replaced),
+        trial("kms::error_messages_match_upstream", stage, error_messages_match),
     ]
 }
 

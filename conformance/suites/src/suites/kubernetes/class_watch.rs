@@ -20,11 +20,11 @@ use crate::waiting::{eventually, sleep};
 
 pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "classes::one_watch_serves_a_namespace_and_nothing_is_listed", one_watch_per_namespace),
-        trial(stage, "classes::a_change_is_told_and_needs_no_read", change_is_reported),
-        trial(stage, "classes::a_class_that_is_made_later_is_found", class_created_later),
-        trial(stage, "classes::a_namespace_that_nobody_uses_is_dropped", idle_namespace_is_dropped),
-        trial(stage, "classes::the_last_known_class_outlives_the_api_server", last_known_class_during_outage),
+        trial(stage, "classes::one_watch_serves_a_namespace_without_lists", one_watch_per_namespace),
+        trial(stage, "classes::change_event_carries_the_new_class", change_is_reported),
+        trial(stage, "classes::class_created_later_is_found", class_created_later),
+        trial(stage, "classes::watch_of_an_idle_namespace_ends", idle_namespace_is_dropped),
+        trial(stage, "classes::last_known_class_is_served_during_an_outage", last_known_class_during_outage),
         trial(stage, "classes::a_kubeconfig_is_enough_to_connect", kubeconfig_connects),
     ]
 }

@@ -15,8 +15,8 @@ use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "events::a_transition_is_one_event_of_the_pod", one_event_per_transition),
-        trial(stage, "events::a_queue_that_is_full_keeps_nobody_waiting", full_queue_does_not_block),
+        trial(stage, "events::each_transition_emits_one_pod_event", one_event_per_transition),
+        trial(stage, "events::full_queue_does_not_block", full_queue_does_not_block),
     ]
 }
 

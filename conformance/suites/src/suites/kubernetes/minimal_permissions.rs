@@ -16,7 +16,7 @@ use crate::waiting::eventually;
 pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![trial(
         stage,
-        "least::the_rights_of_the_chart_are_enough_and_without_them_it_is_said",
+        "permissions::chart_permissions_are_sufficient_and_missing_ones_are_reported",
         chart_permissions_are_sufficient,
     )]
 }

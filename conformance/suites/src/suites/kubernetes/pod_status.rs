@@ -18,13 +18,13 @@ use crate::suites::expect_equal;
 
 pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "reports::a_report_becomes_the_object_of_upstream", report_becomes_pod_status),
-        trial(stage, "reports::equal_reports_cost_no_write_whoever_wrote_first", equal_reports_need_no_write),
-        trial(stage, "reports::what_upstream_wrote_is_taken_over_and_can_be_taken_back", upstream_status_is_taken_over),
+        trial(stage, "reports::report_is_written_as_upstream_pod_status", report_becomes_pod_status),
+        trial(stage, "reports::equal_report_causes_no_write", equal_reports_need_no_write),
+        trial(stage, "reports::pod_status_is_handed_over_from_and_to_upstream", upstream_status_is_taken_over),
         trial(stage, "reports::two_volumes_of_one_class_do_not_overwrite_each_other", volumes_of_one_class_stay_separate),
         trial(stage, "reports::two_pods_of_one_name_do_not_overwrite_each_other", pods_with_one_status_name_stay_separate),
-        trial(stage, "reports::the_remains_of_a_former_pod_are_taken_over", status_of_former_pod_is_taken_over),
-        trial(stage, "reports::an_object_that_somebody_removed_comes_back", deleted_status_is_created_again),
+        trial(stage, "reports::pod_status_of_a_former_pod_is_taken_over", status_of_former_pod_is_taken_over),
+        trial(stage, "reports::deleted_pod_status_is_created_again", deleted_status_is_created_again),
         trial(stage, "reports::a_hundred_volumes_are_reported_side_by_side", hundred_volumes_in_parallel),
     ]
 }

@@ -28,14 +28,14 @@ use crate::waiting::{eventually, sleep};
 
 pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "sync::a_secret_follows_its_volume_and_keeps_what_others_added", secret_follows_volume),
-        trial(stage, "sync::what_upstream_put_is_taken_over_with_its_owners", upstream_secret_is_taken_over),
-        trial(stage, "sync::an_older_volume_does_not_undo_a_newer_one", older_volume_does_not_overwrite),
+        trial(stage, "sync::secret_follows_its_volume_and_keeps_foreign_fields", secret_follows_volume),
+        trial(stage, "sync::upstream_secret_is_taken_over_with_its_owners", upstream_secret_is_taken_over),
+        trial(stage, "sync::older_volume_does_not_overwrite_a_newer_one", older_volume_does_not_overwrite),
         trial(stage, "sync::a_tampered_path_is_not_read", tampered_path_is_not_read),
-        trial(stage, "sync::one_secret_that_fails_is_told_and_keeps_no_other_from_it", failing_secret_does_not_block_others),
-        trial(stage, "sync::what_a_person_changed_is_restored", changed_secret_is_restored),
-        trial(stage, "sync::an_outage_of_the_api_server_is_caught_up_with", api_server_outage),
-        trial(stage, "sync::its_own_role_is_needed_and_enough", role_is_required_and_sufficient),
+        trial(stage, "sync::failing_secret_is_reported_and_does_not_block_others", failing_secret_does_not_block_others),
+        trial(stage, "sync::manually_changed_secret_is_restored", changed_secret_is_restored),
+        trial(stage, "sync::secrets_are_updated_after_an_api_server_outage", api_server_outage),
+        trial(stage, "sync::role_is_required_and_sufficient", role_is_required_and_sufficient),
     ]
 }
 

@@ -24,10 +24,10 @@ use crate::suites::expect_equal;
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     let [first, second] = [(); 2].map(|()| canary_permissions(&stage.rendered_chart));
     vec![
-        trial(stage, "canary::facts_are_one_key_of_its_own_pod", async move |world| {
+        trial(stage, "canary::facts_are_one_annotation_of_the_canary_pod", async move |world| {
             facts_are_one_annotation(world, &first).await
         }),
-        trial(stage, "canary::each_of_its_two_rights_is_needed", async move |world| {
+        trial(stage, "canary::both_permissions_are_required", async move |world| {
             each_permission_is_required(world, &second).await
         }),
     ]

@@ -15,14 +15,14 @@ use crate::suites::expect_equal;
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "preservation::fields_of_others_are_kept_through_a_patch", foreign_fields_are_kept),
+        trial(stage, "preservation::unknown_fields_survive_a_patch", foreign_fields_are_kept),
         trial(stage, "preservation::defaults_are_filled_in", defaults_are_filled_in),
         trial(stage, "preservation::a_misspelled_field_of_the_platform_is_pruned", misspelled_field_is_pruned),
-        trial(stage, "preservation::an_object_of_the_fuller_schema_is_read_whole", fuller_schema_is_read),
-        trial(stage, "preservation::a_control_plane_has_the_same_platform", control_plane_platform),
-        trial(stage, "preservation::conditions_have_an_owner_each", conditions_of_two_managers),
-        trial(stage, "preservation::an_object_outlives_the_api_server", object_survives_restart),
-        trial(stage, "preservation::our_own_kind_keeps_all_that_its_type_knows", identities_round_trip),
+        trial(stage, "preservation::object_of_the_full_hypershift_schema_round_trips", fuller_schema_is_read),
+        trial(stage, "preservation::hosted_control_plane_has_the_same_platform_schema", control_plane_platform),
+        trial(stage, "preservation::each_condition_keeps_its_field_manager", conditions_of_two_managers),
+        trial(stage, "preservation::object_survives_an_api_server_restart", object_survives_restart),
+        trial(stage, "preservation::hosted_cluster_identities_round_trips", identities_round_trip),
     ]
 }
 

@@ -27,10 +27,10 @@ pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
         .collect();
     let of_update = bases.clone();
     vec![
-        trial(stage, "agreement::both_judges_agree_on_random_objects", async move |world| {
+        trial(stage, "agreement::server_and_local_validation_agree_on_random_objects", async move |world| {
             compare_creations(&world, &bases).await
         }),
-        trial(stage, "agreement::both_judges_agree_on_random_updates", async move |world| {
+        trial(stage, "agreement::server_and_local_validation_agree_on_random_updates", async move |world| {
             compare_updates(&world, &of_update).await
         }),
     ]

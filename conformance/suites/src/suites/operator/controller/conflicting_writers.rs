@@ -22,8 +22,8 @@ use crate::waiting::{eventually, eventually_within, sleep};
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::a_fight_over_one_cluster_harms_no_other_and_ends_well", conflicting_writer),
-        trial(stage, "operator::writes_of_a_lost_leader_that_arrive_late_are_set_back", late_writes_of_former_leader),
+        trial(stage, "operator::conflicting_writer_delays_only_its_own_cluster", conflicting_writer),
+        trial(stage, "operator::late_writes_of_a_former_leader_are_reverted", late_writes_of_former_leader),
     ]
 }
 

@@ -17,14 +17,14 @@ use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::it_goes_on_after_the_api_server_was_away", api_server_outage),
-        trial(stage, "operator::a_storm_of_changes_ends_as_it_should_be", change_storm),
+        trial(stage, "operator::reconcile_resumes_after_an_api_server_outage", api_server_outage),
+        trial(stage, "operator::rapid_changes_converge", change_storm),
         trial(
             stage,
-            "operator::one_that_nobody_can_read_is_told_and_holds_up_no_other",
+            "operator::unreadable_cluster_is_reported_and_does_not_block_others",
             unreadable_cluster,
         ),
-        trial(stage, "operator::classes_that_it_may_not_touch_keep_nothing_else_back", forbidden_classes),
+        trial(stage, "operator::forbidden_classes_do_not_block_other_objects", forbidden_classes),
     ]
 }
 

@@ -17,9 +17,9 @@ use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::beside_another_operator_only_the_status_is_written", only_status_is_written),
-        trial(stage, "operator::what_nodes_tell_is_told_beside_another_operator", volume_facts_with_identity_only_role),
-        trial(stage, "operator::what_nodes_tell_is_told_of_pods_that_others_made", volume_facts_of_foreign_pods),
+        trial(stage, "operator::identity_only_role_writes_only_the_status", only_status_is_written),
+        trial(stage, "operator::identity_only_role_reports_volume_facts", volume_facts_with_identity_only_role),
+        trial(stage, "operator::volume_facts_of_unowned_pods_are_reported", volume_facts_of_foreign_pods),
     ]
 }
 

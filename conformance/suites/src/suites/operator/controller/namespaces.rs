@@ -13,8 +13,8 @@ use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
-    let foreign = "operator::a_namespace_of_somebody_else_is_neither_written_nor_deleted";
-    let handed = "operator::a_namespace_that_was_handed_over_stays_at_the_end";
+    let foreign = "operator::unowned_namespace_is_neither_written_nor_deleted";
+    let handed = "operator::adopted_namespace_is_kept_on_deletion";
     vec![trial(stage, foreign, foreign_namespace_is_untouched), trial(stage, handed, marked_namespace_is_kept)]
 }
 

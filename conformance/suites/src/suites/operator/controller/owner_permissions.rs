@@ -20,7 +20,7 @@ use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     let stage = stage.clone();
-    let name = "operator::where_owners_are_enforced_it_takes_one_right_more";
+    let name = "operator::owner_reference_enforcement_requires_one_more_permission";
     vec![Trial::test(name, move || {
         stage.runtime.block_on(async {
             let plugin = ("enable-admission-plugins", "OwnerReferencesPermissionEnforcement");

@@ -26,7 +26,7 @@ use crate::waiting::eventually;
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     let chart = Arc::clone(&stage.rendered_chart);
     let given =
-        Trial::test("operator::the_chart_gives_the_rights_of_each_role_and_no_other", move || {
+        Trial::test("operator::chart_grants_exactly_the_permissions_of_each_role", move || {
             let none: &[&ApiPermission] = &[];
             let owners: Vec<_> = owner_permissions().collect();
             for (role, more, objects) in [
@@ -43,8 +43,8 @@ pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
         });
     vec![
         given,
-        trial(stage, "operator::every_right_is_made_use_of", every_permission_is_used),
-        trial(stage, "operator::every_right_is_made_use_of_beside_another_operator", every_permission_is_used_with_identity_only_role),
+        trial(stage, "operator::every_permission_is_used", every_permission_is_used),
+        trial(stage, "operator::every_permission_of_the_identity_only_role_is_used", every_permission_is_used_with_identity_only_role),
     ]
 }
 

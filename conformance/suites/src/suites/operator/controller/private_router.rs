@@ -13,7 +13,7 @@ use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
-    vec![trial(stage, "operator::a_private_vault_is_tried_once_there_is_a_way_to_it", private_router_service)]
+    vec![trial(stage, "operator::private_vault_is_called_once_its_router_exists", private_router_service)]
 }
 
 async fn private_router_service(world: OperatorTrialFixture) -> Result<(), Failed> {

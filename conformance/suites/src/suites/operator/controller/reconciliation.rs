@@ -16,18 +16,18 @@ use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::a_hosted_cluster_gets_everything_and_is_told_of", hosted_cluster_is_reconciled),
-        trial(stage, "operator::nothing_is_written_once_all_is_settled", no_writes_once_settled),
-        trial(stage, "operator::one_secret_name_changes_what_depends_on_it_alone", renamed_secret),
-        trial(stage, "operator::what_somebody_changes_is_set_back", drift_is_corrected),
-        trial(stage, "operator::fields_of_another_manager_are_named_and_left", field_conflict_is_reported),
-        trial(stage, "operator::a_paused_cluster_is_told_of_and_not_written", paused_cluster),
-        trial(stage, "operator::a_spec_that_cannot_be_used_waits_for_a_change", invalid_spec),
-        trial(stage, "operator::a_deleted_cluster_leaves_nothing", cluster_deletion),
-        trial(stage, "operator::the_end_with_a_broken_identity_says_what_it_leaves", deletion_with_broken_identity),
-        trial(stage, "operator::a_cluster_of_another_kind_is_left_alone", other_platform),
-        trial(stage, "operator::a_contradiction_is_told_and_nothing_is_half_done", contradictory_settings),
-        trial(stage, "operator::two_clusters_of_one_namespace_do_not_share_it", shared_namespace_name),
+        trial(stage, "operator::hosted_cluster_is_reconciled_and_reported", hosted_cluster_is_reconciled),
+        trial(stage, "operator::no_writes_after_reconcile_settled", no_writes_once_settled),
+        trial(stage, "operator::changed_secret_name_updates_only_dependent_objects", renamed_secret),
+        trial(stage, "operator::drift_is_corrected", drift_is_corrected),
+        trial(stage, "operator::conflicting_fields_are_reported_and_unchanged", field_conflict_is_reported),
+        trial(stage, "operator::paused_cluster_is_reported_but_not_reconciled", paused_cluster),
+        trial(stage, "operator::invalid_spec_is_not_retried_until_it_changes", invalid_spec),
+        trial(stage, "operator::deleted_cluster_leaves_no_objects", cluster_deletion),
+        trial(stage, "operator::deletion_with_a_broken_identity_reports_remaining_resources", deletion_with_broken_identity),
+        trial(stage, "operator::cluster_of_another_platform_is_ignored", other_platform),
+        trial(stage, "operator::contradictory_settings_are_reported_without_writes", contradictory_settings),
+        trial(stage, "operator::two_clusters_do_not_share_a_control_plane_namespace", shared_namespace_name),
     ]
 }
 

@@ -15,8 +15,8 @@ use crate::waiting::{eventually, sleep};
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
         trial(stage, "operator::replicas_share_the_shards", replicas_share_shards),
-        trial(stage, "operator::a_replica_that_ends_gives_its_leases_back_at_once", stopped_replica_releases_leases),
-        trial(stage, "operator::a_replica_that_lost_its_lease_writes_nothing_more", replica_without_lease_stops_writing),
+        trial(stage, "operator::stopped_replica_releases_its_leases_immediately", stopped_replica_releases_leases),
+        trial(stage, "operator::replica_without_lease_stops_writing", replica_without_lease_stops_writing),
     ]
 }
 

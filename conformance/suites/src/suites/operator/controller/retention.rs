@@ -17,9 +17,9 @@ use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::a_cluster_that_stops_being_ours_keeps_everything", misspelled_platform),
-        trial(stage, "operator::what_somebody_else_made_is_left_whole", unowned_object),
-        trial(stage, "operator::a_changed_key_waits_until_every_api_server_reads_it", encryption_key_rotation),
+        trial(stage, "operator::cluster_with_changed_platform_keeps_its_objects", misspelled_platform),
+        trial(stage, "operator::unowned_object_is_unchanged", unowned_object),
+        trial(stage, "operator::new_key_encrypts_only_after_every_api_server_can_read_it", encryption_key_rotation),
     ]
 }
 

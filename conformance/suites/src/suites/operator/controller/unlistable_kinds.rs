@@ -20,8 +20,8 @@ use crate::waiting::{eventually, sleep};
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::a_kind_that_nobody_can_list_keeps_nothing_else_back", unlistable_kind),
-        trial(stage, "operator::an_end_that_may_not_look_says_so_and_can_be_forced", deletion_without_list_permission),
+        trial(stage, "operator::unlistable_kind_does_not_block_other_objects", unlistable_kind),
+        trial(stage, "operator::deletion_blocked_by_missing_list_permission_can_be_forced", deletion_without_list_permission),
     ]
 }
 

@@ -21,10 +21,10 @@ use crate::waiting::{eventually_within, sleep};
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::watches_that_are_cut_or_fall_silent_go_on_without_lists", broken_connections),
+        trial(stage, "operator::broken_watches_resume_without_lists", broken_connections),
         trial(
             stage,
-            "operator::a_version_that_is_too_old_costs_each_kind_one_list_at_most",
+            "operator::expired_resource_version_causes_at_most_one_list_per_kind",
             expired_resource_version,
         ),
     ]
