@@ -32,10 +32,10 @@ pub(crate) mod node;
 pub(crate) mod operator;
 #[cfg(any(feature = "operator", feature = "cli", feature = "emulator"))]
 mod problem_text;
-#[cfg(any(feature = "operator", feature = "cli"))]
-mod rotation_timing;
 #[cfg(feature = "cli")]
 pub(crate) mod render;
+#[cfg(any(feature = "operator", feature = "cli"))]
+mod rotation_timing;
 #[cfg(feature = "emulator")]
 pub(crate) mod up;
 #[cfg(any(feature = "operator", feature = "cli"))]
@@ -65,17 +65,23 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         #[cfg(feature = "cli")]
         CliCommand::Identities(args) => block_on(identities::run(args, environment)),
         #[cfg(feature = "kms")]
-        CliCommand::Kms(args) => run_on_runtime(&mut multi_thread_builder(KMS_THREADS), kms::run(args, environment)),
+        CliCommand::Kms(args) => {
+            run_on_runtime(&mut multi_thread_builder(KMS_THREADS), kms::run(args, environment))
+        }
         #[cfg(feature = "canary")]
         CliCommand::Canary(args) => block_on_one_thread(canary::run(*args, environment)),
         #[cfg(feature = "operator")]
-        CliCommand::Operator(args) => {
-            run_on_runtime(&mut multi_thread_builder(OPERATOR_THREADS), operator::run(args, environment))
-        }
+        CliCommand::Operator(args) => run_on_runtime(
+            &mut multi_thread_builder(OPERATOR_THREADS),
+            operator::run(args, environment),
+        ),
         #[cfg(feature = "node")]
         CliCommand::Node(args) => {
             let mut builder = multi_thread_builder(NODE_THREADS);
-            run_on_runtime(builder.thread_keep_alive(NODE_THREAD_KEEP_ALIVE), node::run(args, environment))
+            run_on_runtime(
+                builder.thread_keep_alive(NODE_THREAD_KEEP_ALIVE),
+                node::run(args, environment),
+            )
         }
         #[cfg(feature = "cli")]
         CliCommand::Credential { command: CredentialCommand::Check(args) } => {

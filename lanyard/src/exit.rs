@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn error_text_has_causes_once_and_a_separate_hint() {
         let cause = std::io::Error::other("disk full");
-        let error = CommandError::unavailable("cannot write x").with_cause(&cause).with_hint("free space");
+        let error =
+            CommandError::unavailable("cannot write x").with_cause(&cause).with_hint("free space");
         assert_eq!(error.to_string(), "error: cannot write x: disk full\n\nhint: free space");
     }
 }

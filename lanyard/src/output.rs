@@ -20,7 +20,9 @@ pub(crate) enum CliOutputFormat {
 /// A value as a document.
 pub(crate) fn serialize_document(value: &impl Serialize, format: CliOutputFormat) -> String {
     match format {
-        CliOutputFormat::Yaml => serde_saphyr::to_string(value).unwrap_or_else(|error| error.to_string()),
+        CliOutputFormat::Yaml => {
+            serde_saphyr::to_string(value).unwrap_or_else(|error| error.to_string())
+        }
         CliOutputFormat::Table | CliOutputFormat::Json => {
             serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string())
         }

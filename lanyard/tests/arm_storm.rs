@@ -39,13 +39,18 @@ impl ThrottlingFixture {
     async fn start() -> Self {
         let azure = VirtualTimeAzure::start().await;
         let flock = TestCanaryFleet::start_all(&azure).await;
-        let mut watched = Self { azure, canary_fleet: flock, status: None, transitions: Vec::new() };
+        let mut watched =
+            Self { azure, canary_fleet: flock, status: None, transitions: Vec::new() };
         watched.advance_minutes(12, |_| ()).await;
         watched
     }
 
     /// Lets minutes pass, and looks after each.
-    async fn advance_minutes(&mut self, minutes: usize, look: impl Fn(&HostedClusterIdentitiesStatus)) {
+    async fn advance_minutes(
+        &mut self,
+        minutes: usize,
+        look: impl Fn(&HostedClusterIdentitiesStatus),
+    ) {
         for _ in 0..minutes {
             self.azure.advance(ONE_MINUTE).await;
             let now = self.canary_fleet.status(self.azure.clock.now(), self.status.as_ref());
@@ -78,7 +83,12 @@ fn calls_arm(component: Component) -> bool {
 }
 
 /// How many requests reached ARM in each part of the time since then.
-fn requests_per_interval(times: &[Timestamp], since: Timestamp, part: Duration, parts: usize) -> Vec<usize> {
+fn requests_per_interval(
+    times: &[Timestamp],
+    since: Timestamp,
+    part: Duration,
+    parts: usize,
+) -> Vec<usize> {
     let number = |at: &&Timestamp| {
         let passed = Duration::try_from(at.duration_since(since)).unwrap();
         usize::try_from(passed.as_secs() / part.as_secs()).unwrap()
@@ -99,14 +109,26 @@ async fn arm_throttling(retry_after: u32, most: usize) {
     let effect = json!({"type": "throttle", "retry_after": retry_after});
     let rule = json!({"name": "storm", "service": "arm", "seconds": 3_600, "effect": effect});
     watched.azure.change("POST", "faults", &rule.to_string()).await;
-    watched.advance_minutes(2, |status| assert_eq!(readiness_values(status), calm, "nothing is taken back")).await;
+    watched
+        .advance_minutes(2, |status| {
+            assert_eq!(readiness_values(status), calm, "nothing is taken back")
+        })
+        .await;
     // Who is to be left alone for long is told of before it is asked again.
     let is_told = watched.reasons()[&Component::Disk] == "TooManyRequests";
     assert_eq!(is_told, Duration::from_secs(retry_after.into()) >= FailureThreshold::HOPS.duration);
-    watched.advance_minutes(28, |status| assert_eq!(readiness_values(status), calm, "nothing is taken back")).await;
+    watched
+        .advance_minutes(28, |status| {
+            assert_eq!(readiness_values(status), calm, "nothing is taken back")
+        })
+        .await;
     // A pod that is new has proven nothing; its identity was, with the same certificate.
     watched.canary_fleet.replace_pod(&watched.azure, Component::Disk);
-    watched.advance_minutes(30, |status| assert_eq!(readiness_values(status), calm, "nothing is taken back")).await;
+    watched
+        .advance_minutes(30, |status| {
+            assert_eq!(readiness_values(status), calm, "nothing is taken back")
+        })
+        .await;
     for (component, reason) in watched.reasons() {
         let expected = if calls_arm(component) { "TooManyRequests" } else { "AsExpected" };
         assert_eq!(reason, expected, "{component}");
@@ -134,10 +156,19 @@ async fn arm_throttling(retry_after: u32, most: usize) {
 
     // Everybody was told once that it began and once that it ended.
     let count = |reason: &str| watched.transitions.iter().filter(|it| it.reason == reason).count();
-    assert_eq!((count("TooManyRequests"), count("IdentityReady")), (8, 8), "{:?}", watched.transitions);
+    assert_eq!(
+        (count("TooManyRequests"), count("IdentityReady")),
+        (8, 8),
+        "{:?}",
+        watched.transitions
+    );
     assert_eq!(watched.transitions.len(), 16, "{:?}", watched.transitions);
     for component in Component::ALL {
-        assert_eq!(watched.canary_fleet.token_lapses(component), 0, "{component} had a token all the time");
+        assert_eq!(
+            watched.canary_fleet.token_lapses(component),
+            0,
+            "{component} had a token all the time"
+        );
         let told = watched.canary_fleet.annotation_writes(component);
         // The first facts, one or two probes, and two changes for the storm.
         assert!(told <= 9, "{component} told {told} times");
@@ -180,7 +211,11 @@ async fn rotation_while_entra_throttles(comes_in_brownout: bool) {
     let first = if comes_in_brownout { &brownout } else { &throttle };
     watched.azure.change("POST", "faults", first).await;
     if !comes_in_brownout {
-        watched.advance_minutes(5, |status| assert_eq!(readiness_values(status), calm, "every token serves on")).await;
+        watched
+            .advance_minutes(5, |status| {
+                assert_eq!(readiness_values(status), calm, "every token serves on")
+            })
+            .await;
     }
     let component = json!({"component": Component::Disk.name()});
     watched.azure.change("POST", "rotate", &component.to_string()).await;

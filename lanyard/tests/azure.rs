@@ -29,9 +29,11 @@ fn run_shell_in_local_azure(script: &str) -> Output {
 
 #[test]
 fn azure_run_returns_the_exit_code_of_the_command() {
-    let output = lanyard_command().args(["azure", "run", "--", "sh", "-c", "exit 7"]).output().unwrap();
+    let output =
+        lanyard_command().args(["azure", "run", "--", "sh", "-c", "exit 7"]).output().unwrap();
     assert_eq!(output.status.code(), Some(7));
-    let missing = lanyard_command().args(["azure", "run", "--", "no-such-command"]).output().unwrap();
+    let missing =
+        lanyard_command().args(["azure", "run", "--", "no-such-command"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
     assert!(utf8(&missing.stderr).contains("no-such-command"));
 }
@@ -48,13 +50,18 @@ fn command_in_azure_run_gets_exports_and_prints_a_request_log() {
 fn state_survives_a_kill_of_azure_serve() {
     let state = tempfile::tempdir().unwrap();
     let first = AzureServeProcess::start(lanyard_command(), state.path());
-    let exports = lanyard_command().args(["azure", "env", "--state"]).arg(state.path()).output().unwrap();
+    let exports =
+        lanyard_command().args(["azure", "env", "--state"]).arg(state.path()).output().unwrap();
     let shell = utf8(&exports.stdout);
-    assert!(shell.contains(&format!("export HTTPS_PROXY='{}'", first.session_text("proxy"))), "{shell}");
+    assert!(
+        shell.contains(&format!("export HTTPS_PROXY='{}'", first.session_text("proxy"))),
+        "{shell}"
+    );
     let ca = std::fs::read_to_string(first.session_text("ca_file")).unwrap();
     drop(first);
 
-    let none = lanyard_command().args(["azure", "env", "--state"]).arg(state.path()).output().unwrap();
+    let none =
+        lanyard_command().args(["azure", "env", "--state"]).arg(state.path()).output().unwrap();
     assert_eq!(none.status.code(), Some(3));
     assert!(utf8(&none.stderr).contains("lanyard azure serve"));
 
@@ -94,7 +101,8 @@ fn a_shell_inside_finds_its_tenant_and_reaches_entra_through_the_proxy() {
 
 #[test]
 fn non_loopback_address_requires_allow_remote() {
-    let output = lanyard_command().args(["azure", "serve", "--listen", "0.0.0.0:0"]).output().unwrap();
+    let output =
+        lanyard_command().args(["azure", "serve", "--listen", "0.0.0.0:0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     assert!(utf8(&output.stderr).contains("hint:"));
 }
@@ -125,7 +133,8 @@ fn render_output_is_deterministic() {
     };
     let printed = render();
     assert_eq!(printed, render());
-    let output = lanyard_command().args(["render", "--output-dir"]).arg(directory.path()).output().unwrap();
+    let output =
+        lanyard_command().args(["render", "--output-dir"]).arg(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let files = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(files, utf8(&printed).matches("\napiVersion:").count() + 1);

@@ -16,7 +16,7 @@ use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
 use self::api_server::FakePodApiServer;
-use self::canary_process::{TestCanaryProcess, example_cluster, credential_file, wait_for};
+use self::canary_process::{TestCanaryProcess, credential_file, example_cluster, wait_for};
 use self::up_process::UpProcess;
 
 const GRANTED_HOP: &str = "granted";
@@ -108,7 +108,12 @@ fn nine_canaries_survive_rotation_and_report_lost_roles() {
     let before: Vec<_> = canaries.iter().map(thumbprint).collect();
     for (canary, before) in canaries.iter().zip(&before) {
         canary.wait_until(|it| {
-            assert_eq!(it.metric_value("lanyard_canary_authenticated"), Some(1.0), "{}", it.component);
+            assert_eq!(
+                it.metric_value("lanyard_canary_authenticated"),
+                Some(1.0),
+                "{}",
+                it.component
+            );
             it.metric_value("lanyard_canary_rotations_total") == Some(1.0)
         });
         let calls = r#"lanyard_canary_calls_total{result="granted"}"#;
@@ -178,7 +183,10 @@ fn revoked_identity_is_reported_in_its_annotation_only() {
         json!({"name": "revoked", "service": "entra", "client_id": client, "effect": effect});
     assert_eq!(up.control_request("POST", "faults", &fault.to_string()).0, 201);
     let told = wait_for(|| server.read_facts().filter(|facts| failure_code(facts) != "good"));
-    assert_eq!((failure_code(&told), &told["failure"]["hop"]), ("AADSTS7000112", &json!("entra-token")));
+    assert_eq!(
+        (failure_code(&told), &told["failure"]["hop"]),
+        ("AADSTS7000112", &json!("entra-token"))
+    );
     assert_eq!(
         (&told["lastGoodHop"], &told["credential"]["clientId"]),
         (&json!("credential"), client)
@@ -224,7 +232,8 @@ fn the_control_plane_operators_canary_probes_network_and_key() {
     let component = Component::ControlPlaneOperator;
     let canary = TestCanaryProcess::start(&up, mounts.path(), scratch.path(), component, &flags);
     let is = |canary: &TestCanaryProcess, probe: &str, good: f64| {
-        canary.metric_value(&format!(r#"lanyard_canary_probe_good{{probe="{probe}"}}"#)) == Some(good)
+        canary.metric_value(&format!(r#"lanyard_canary_probe_good{{probe="{probe}"}}"#))
+            == Some(good)
     };
     canary.wait_until(|it| is(it, "network", 1.0) && is(it, "encryption", 1.0));
 

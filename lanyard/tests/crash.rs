@@ -6,17 +6,17 @@
 //! is on in every build of `cargo xtask test`.
 
 mod crash {
+    pub(crate) mod fake_provider;
     pub(crate) mod node;
     pub(crate) mod plugin_process;
-    pub(crate) mod fake_provider;
 }
 
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 use crash::node::{CrashTestContainer, CrashTestNode, VolumeStaging};
-use crash::plugin_process::{CsiCallResult, CrashTrigger, CrashTestPlugin, ProcessClock};
-use lanyard_node::{VolumeStep, VolumeOperation};
+use crash::plugin_process::{CrashTestPlugin, CrashTrigger, CsiCallResult, ProcessClock};
+use lanyard_node::{VolumeOperation, VolumeStep};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> ExitCode {
@@ -25,7 +25,8 @@ fn main() -> ExitCode {
     let works = ways.into_iter().flat_map(|it| VolumeOperation::ALL.map(|work| (it, work)));
     let works = works.filter(|((staging, _), work)| {
         // These begin with what is mounted, however that was done.
-        *staging == VolumeStaging::Detached || !matches!(work, VolumeOperation::Scrub | VolumeOperation::AdoptMount)
+        *staging == VolumeStaging::Detached
+            || !matches!(work, VolumeOperation::Scrub | VolumeOperation::AdoptMount)
     });
     for ((staging, way), work) in works {
         trials.extend(crash_triggers(work).map(|moment| {
@@ -42,7 +43,9 @@ fn main() -> ExitCode {
 /// Every step, and those that are loops in the middle as well: some of the files are there then.
 fn crash_triggers(work: VolumeOperation) -> impl Iterator<Item = CrashTrigger> {
     let middles = match work {
-        VolumeOperation::Publish | VolumeOperation::Rotate | VolumeOperation::AdoptMount => vec![VolumeStep::WriteFiles],
+        VolumeOperation::Publish | VolumeOperation::Rotate | VolumeOperation::AdoptMount => {
+            vec![VolumeStep::WriteFiles]
+        }
         VolumeOperation::Scrub => vec![VolumeStep::EmptyRetired],
         VolumeOperation::Unpublish => vec![VolumeStep::RemoveLinks, VolumeStep::RemoveGenerations],
     };
@@ -81,7 +84,11 @@ const fn work_name(work: VolumeOperation) -> &'static str {
     }
 }
 
-async fn run_killed(node: &CrashTestNode, work: VolumeOperation, moment: CrashTrigger) -> Result<(), Failed> {
+async fn run_killed(
+    node: &CrashTestNode,
+    work: VolumeOperation,
+    moment: CrashTrigger,
+) -> Result<(), Failed> {
     match work {
         VolumeOperation::Publish => crash_publish(node, moment).await,
         VolumeOperation::Rotate => crash_rotate(node, moment).await,

@@ -105,7 +105,8 @@ fn full_disk_exits_3() {
 #[test]
 fn every_output_format_is_printed() {
     let at = ["--at", "2026-02-20T00:00:00Z", "-o"];
-    let printed = |form: &str| stdout_text(&run_forecast(&[&at[..], &[form]].concat(), IDENTITIES_LIST));
+    let printed =
+        |form: &str| stdout_text(&run_forecast(&[&at[..], &[form]].concat(), IDENTITIES_LIST));
     let table = printed("table");
     for part in ["WHEN", "2026-04-01 00:00Z", "clusters/harbour", "overdue: clusters/harbour disk:"]
     {

@@ -78,7 +78,12 @@ fn class_with_many_entries(number: usize) -> MemoryTestClass {
 
 fn small_class() -> MemoryTestClass {
     let entries = ["one", "two"].map(|name| (name.to_owned(), name.to_owned()));
-    MemoryTestClass { name: "calm".to_owned(), vault: "calm".to_owned(), entries: entries.into(), history: 0 }
+    MemoryTestClass {
+        name: "calm".to_owned(),
+        vault: "calm".to_owned(),
+        entries: entries.into(),
+        history: 0,
+    }
 }
 
 /// How often the kubelet tries each pod of the tenant.
@@ -137,7 +142,10 @@ async fn test_limits(mut classes: Vec<MemoryTestClass>, most: u64) -> Result<(),
 }
 
 /// Every hostile pod is tried again and again, all at the same time. What each try was refused with.
-async fn publish_hostile_pods(node: &MemoryTestNode, hostile: usize) -> Result<Vec<String>, Failed> {
+async fn publish_hostile_pods(
+    node: &MemoryTestNode,
+    hostile: usize,
+) -> Result<Vec<String>, Failed> {
     let mut tries = tokio::task::JoinSet::new();
     for number in 0..hostile {
         let kubelet = node.kubelet();

@@ -99,7 +99,11 @@ impl PolicyTestNode {
     }
 
     /// Mounts a secret for a pod through the identity of the node.
-    async fn mount(&self, namespace: &str, object: &PolicyTestSecret) -> Result<MountResponse, Status> {
+    async fn mount(
+        &self,
+        namespace: &str,
+        object: &PolicyTestSecret,
+    ) -> Result<MountResponse, Status> {
         let identity = json!({
             "useVMManagedIdentity": "true",
             "userAssignedIdentityID": object.client,
@@ -199,7 +203,8 @@ fn lanyard_command() -> Command {
 async fn policy_suggested_from_audit_allows_exactly_the_recorded_reads() {
     let directory = tempfile::tempdir().unwrap();
     let azure = PolicyTestAzure::start(&directory.path().join("state"));
-    let (one, other) = (PolicyTestSecret::of_component(&azure, 0), PolicyTestSecret::of_component(&azure, 1));
+    let (one, other) =
+        (PolicyTestSecret::of_component(&azure, 0), PolicyTestSecret::of_component(&azure, 1));
 
     let node = PolicyTestNode::start(&directory.path().join("audit"), &azure, &[]);
     let answer = node.mount("tenant-a", &one).await.unwrap();
@@ -217,7 +222,8 @@ async fn policy_suggested_from_audit_allows_exactly_the_recorded_reads() {
     assert_eq!(node.audit_events(), [first, second], "once for each pod and version");
     drop(node);
 
-    let suggest = lanyard_command().args(["node", "policy", "suggest", "--from"]).arg(&trail).output();
+    let suggest =
+        lanyard_command().args(["node", "policy", "suggest", "--from"]).arg(&trail).output();
     let suggested = suggest.unwrap();
     let notes = String::from_utf8(suggested.stderr).unwrap();
     assert!(suggested.status.success() && notes.contains("2 reads became 2 rules"), "{notes}");
@@ -325,8 +331,11 @@ fn a_trail_without_reads_suggests_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let trail = directory.path().join("audit.jsonl");
     std::fs::write(&trail, "not a record\n").unwrap();
-    let output =
-        lanyard_command().args(["node", "policy", "suggest", "--from"]).arg(&trail).output().unwrap();
+    let output = lanyard_command()
+        .args(["node", "policy", "suggest", "--from"])
+        .arg(&trail)
+        .output()
+        .unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("no read through a shared identity"), "{text}");

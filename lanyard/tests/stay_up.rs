@@ -46,7 +46,11 @@ fn request_log_shows_each_hop_over_tls_and_one_vault_reader_token() {
     let world = up.get_control("world");
     let ledger = up.get_control("ledger");
     let entries = ledger["value"].as_array().unwrap();
-    assert_eq!(count_matching(entries, |entry| entry["service"] == "imds"), 1, "one token for all nine");
+    assert_eq!(
+        count_matching(entries, |entry| entry["service"] == "imds"),
+        1,
+        "one token for all nine"
+    );
 
     let clients: BTreeMap<&str, &str> = world["components"]
         .as_array()
@@ -228,7 +232,11 @@ fn the_next_run_removes_the_volumes_and_directories_of_a_killed_one() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(0), "{stderr}");
             assert!(!has_mounts_below(user.home.path()), "{killed:?}, then {next:?}: {stderr}");
-            assert_eq!(user.leftover_paths(), Vec::<PathBuf>::new(), "{killed:?}, then {next:?}: {stderr}");
+            assert_eq!(
+                user.leftover_paths(),
+                Vec::<PathBuf>::new(),
+                "{killed:?}, then {next:?}: {stderr}"
+            );
         }
     }
 }

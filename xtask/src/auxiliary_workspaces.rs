@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::process::{self, PassFailCounts};
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 use crate::tools::go_command;
 
 /// Rust workspaces of their own.

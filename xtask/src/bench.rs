@@ -17,10 +17,10 @@ use std::thread;
 
 use clap::ValueEnum;
 
-use self::row::{ReportedMeasurement, BenchMetric, BenchRow};
-use crate::task_error::TaskError;
-use crate::repository::Repository;
+use self::row::{BenchMetric, BenchRow, ReportedMeasurement};
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -70,7 +70,9 @@ pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError>
         BenchTarget::Operator => operator::measure(house, arguments.clusters)?,
     };
     match arguments.output {
-        BenchOutputFormat::Table => row::format_table(&rows).iter().for_each(|line| process::print_line(line)),
+        BenchOutputFormat::Table => {
+            row::format_table(&rows).iter().for_each(|line| process::print_line(line))
+        }
         BenchOutputFormat::Json => process::print_line(&rows_json(&rows)?),
     }
     Ok(())
@@ -78,7 +80,10 @@ pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError>
 
 /// The numbers that a program wrote into a file while it worked. What it says meanwhile is no part of
 /// the rows.
-fn run_and_read_measurements(command: &mut Command, file: &Path) -> Result<Vec<ReportedMeasurement>, TaskError> {
+fn run_and_read_measurements(
+    command: &mut Command,
+    file: &Path,
+) -> Result<Vec<ReportedMeasurement>, TaskError> {
     process::capture_stdout(command)?;
     let text = fs::read(file).map_err(|source| TaskError::File {
         action: "read",
@@ -95,9 +100,8 @@ fn bench_rows(
     metrics: &[BenchMetric],
     measurements: &[ReportedMeasurement],
 ) -> Result<Vec<BenchRow>, TaskError> {
-    row::compare_measurements(ourselves, metrics, measurements).map_err(|findings| TaskError::Findings {
-        check: "measurements missing from the benchmark's output",
-        findings,
+    row::compare_measurements(ourselves, metrics, measurements).map_err(|findings| {
+        TaskError::Findings { check: "measurements missing from the benchmark's output", findings }
     })
 }
 

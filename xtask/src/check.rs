@@ -1,10 +1,10 @@
 //! `cargo xtask check`: the checks to run before each commit, without conformance suites.
 
 use crate::ci;
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::layers;
 use crate::process::{self, Stopwatch};
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 use crate::test;
 use crate::tidy;
 

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use self::job_groups::JobGroup;
 use self::processor_time::ProcessorTime;
+use crate::auxiliary_workspaces;
 use crate::codegen;
 use crate::conformance::{self, SuiteName};
 use crate::deny;
-use crate::task_error::TaskError;
 use crate::fuzz;
-use crate::repository::Repository;
 use crate::image;
 use crate::layers;
-use crate::process::{self, Stopwatch, PassFailCounts};
-use crate::auxiliary_workspaces;
+use crate::process::{self, PassFailCounts, Stopwatch};
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 use crate::test;
 use crate::tidy;
 use crate::tools;
@@ -79,7 +79,11 @@ pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError>
     let stages = selected_stages(all_stages(), &arguments.only)?;
     let total = stages.len();
     let watch = Stopwatch::start();
-    let outcomes = if total == 1 { run_sequentially(house, stages) } else { job_groups::run_in_parallel(house, &stages)? };
+    let outcomes = if total == 1 {
+        run_sequentially(house, stages)
+    } else {
+        job_groups::run_in_parallel(house, &stages)?
+    };
     for line in summary_lines(&outcomes, watch.elapsed().as_secs()) {
         process::print_line(&line);
     }
@@ -120,7 +124,12 @@ fn run_sequentially(house: &Repository, stages: Vec<CiStage>) -> Vec<StageOutcom
             process::print_error(error);
         }
         let processor = ProcessorTime::measure().zip(before).map(|(now, before)| now.since(before));
-        StageOutcome { name: stage.name, seconds: watch.elapsed().as_secs(), processor_time: processor, result }
+        StageOutcome {
+            name: stage.name,
+            seconds: watch.elapsed().as_secs(),
+            processor_time: processor,
+            result,
+        }
     });
     watched.collect()
 }
@@ -151,7 +160,10 @@ fn all_stages() -> Vec<CiStage> {
         single_check_stage("docs", docs),
         // A suite that needs one of them sooner installs it, or waits until it is there.
         with_separate_build(single_check_stage("tools", tools::install_all)),
-        CiStage { depends_on: vec![PROGRAMS], ..with_separate_build(counted_stage("image", image::check)) },
+        CiStage {
+            depends_on: vec![PROGRAMS],
+            ..with_separate_build(counted_stage("image", image::check))
+        },
         with_separate_build(single_check_stage("deny", deny::check)),
         with_separate_build(counted_stage("satellites", auxiliary_workspaces::check)),
     ];
@@ -163,7 +175,8 @@ fn all_stages() -> Vec<CiStage> {
         let lane = if suite.needs_node() { JobGroup::NodeSuites } else { JobGroup::Suites };
         CiStage { group: lane, depends_on: after, ..counted_stage(&name, run) }
     }));
-    let live = counted_stage("conformance --live stops", conformance::check_live_requires_credentials);
+    let live =
+        counted_stage("conformance --live stops", conformance::check_live_requires_credentials);
     stages.push(CiStage { group: JobGroup::Suites, depends_on: vec![PROGRAMS], ..live });
     stages.extend(fuzz::TARGETS.map(|target| {
         let run = move |house: &Repository| fuzz::run_target(house, target, fuzz::SMOKE_SECONDS);
@@ -178,12 +191,23 @@ fn with_separate_build(stage: CiStage) -> CiStage {
     CiStage { group: JobGroup::SeparateBuild, ..stage }
 }
 
-fn counted_stage(name: &str, run: impl Fn(&Repository) -> Result<PassFailCounts, TaskError> + Sync + 'static) -> CiStage {
-    CiStage { name: name.to_owned(), group: JobGroup::Workspace, depends_on: Vec::new(), run: Box::new(run) }
+fn counted_stage(
+    name: &str,
+    run: impl Fn(&Repository) -> Result<PassFailCounts, TaskError> + Sync + 'static,
+) -> CiStage {
+    CiStage {
+        name: name.to_owned(),
+        group: JobGroup::Workspace,
+        depends_on: Vec::new(),
+        run: Box::new(run),
+    }
 }
 
 /// A stage that is one check.
-fn single_check_stage(name: &str, run: impl Fn(&Repository) -> Result<(), TaskError> + Sync + 'static) -> CiStage {
+fn single_check_stage(
+    name: &str,
+    run: impl Fn(&Repository) -> Result<(), TaskError> + Sync + 'static,
+) -> CiStage {
     counted_stage(name, move |house| run(house).map(|()| PassFailCounts::ONE_PASSED))
 }
 
@@ -199,7 +223,8 @@ fn selected_stages(stages: Vec<CiStage>, only: &[String]) -> Result<Vec<CiStage>
         |name: &str| only.is_empty() || only.iter().any(|it| name.starts_with(it.as_str()));
     let builds = stages.iter().filter(|it| is_named(&it.name)).flat_map(|it| it.depends_on.clone());
     let builds: Vec<_> = builds.filter(|it| [PROGRAMS, FUZZ_BUILD].contains(it)).collect();
-    let is_wanted = |stage: &CiStage| is_named(&stage.name) || builds.contains(&stage.name.as_str());
+    let is_wanted =
+        |stage: &CiStage| is_named(&stage.name) || builds.contains(&stage.name.as_str());
     Ok(stages.into_iter().filter(is_wanted).collect())
 }
 
@@ -218,7 +243,8 @@ fn summary_lines(outcomes: &[StageOutcome], seconds: u64) -> Vec<String> {
             "FAILED".to_owned()
         };
         processor += outcome.processor_time.unwrap_or_default();
-        let used = outcome.processor_time.map_or_else(|| "?".to_owned(), |it| it.as_secs().to_string());
+        let used =
+            outcome.processor_time.map_or_else(|| "?".to_owned(), |it| it.as_secs().to_string());
         let StageOutcome { name, seconds, .. } = outcome;
         lines.push(format!("{name:<28} {seconds:>7}  {used:>9}  {verdict}"));
     }
@@ -255,7 +281,8 @@ mod tests {
     #[test]
     fn a_test_that_is_ignored_fails_its_stage() {
         assert!(fail_on_ignored(PassFailCounts::ONE_PASSED).is_ok());
-        let error = fail_on_ignored(PassFailCounts { ignored: 2, ..PassFailCounts::ONE_PASSED }).expect_err("two are");
+        let error = fail_on_ignored(PassFailCounts { ignored: 2, ..PassFailCounts::ONE_PASSED })
+            .expect_err("two are");
         assert!(error.to_string().contains("1 passed, 0 failed, 2 ignored"), "{error}");
     }
 
@@ -273,7 +300,8 @@ mod tests {
 
     #[test]
     fn stages_are_chosen_by_the_beginning_of_their_names() {
-        let chosen = selected_stages(all_stages(), &["conformance".to_owned()]).expect("there are such stages");
+        let chosen = selected_stages(all_stages(), &["conformance".to_owned()])
+            .expect("there are such stages");
         // And the build of the programs.
         assert_eq!(chosen.len(), SuiteName::ALL.len() + 2);
         assert!(chosen.iter().any(|it| it.name == PROGRAMS));

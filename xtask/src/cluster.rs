@@ -8,9 +8,9 @@ use std::process::Command;
 
 use clap::{Subcommand, ValueEnum};
 
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 use crate::tools::{self, KubernetesVersion};
 use crate::workspace;
 
@@ -89,7 +89,10 @@ pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError>
 /// Builds the program of the cluster.
 fn build_cluster_program(house: &Repository) -> Result<PathBuf, TaskError> {
     let mut build = house.cargo();
-    build.args(["build", "--quiet"]).args(workspace::ALL_PACKAGES).args(["--bin", "lanyard-cluster"]);
+    build
+        .args(["build", "--quiet"])
+        .args(workspace::ALL_PACKAGES)
+        .args(["--bin", "lanyard-cluster"]);
     process::run(&mut build)?;
     Ok(house.debug_binaries().join("lanyard-cluster"))
 }

@@ -7,10 +7,10 @@ use std::process::Command;
 
 use clap::ValueEnum;
 
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::image::{self, ImageKind};
 use crate::process::{self, PassFailCounts};
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 use crate::tools::KubernetesVersion;
 use crate::workspace;
 
@@ -175,7 +175,9 @@ pub(crate) fn run_suite(house: &Repository, suite: SuiteName) -> Result<PassFail
 }
 
 /// Without credentials a live suite must say what it needs and stop with status 2.
-pub(crate) fn check_live_requires_credentials(house: &Repository) -> Result<PassFailCounts, TaskError> {
+pub(crate) fn check_live_requires_credentials(
+    house: &Repository,
+) -> Result<PassFailCounts, TaskError> {
     let mut tally = PassFailCounts::default();
     for suite in SuiteName::LIVE_SUITES {
         let mut command = suite_command(house, suite, KubernetesVersion::V1_36)?;
@@ -223,7 +225,10 @@ fn driver_command(
 
 /// The command that measures the node side, with a released binary of ours. It and the local Azure
 /// are released builds too: what they cost is in every number, of both sides.
-pub(crate) fn node_benchmark_command(house: &Repository, lanyard: &Path) -> Result<Command, TaskError> {
+pub(crate) fn node_benchmark_command(
+    house: &Repository,
+    lanyard: &Path,
+) -> Result<Command, TaskError> {
     let flags = programs::benchmark_flags(house, lanyard)?;
     let binaries = build_benchmark_programs(house)?;
     let mut command = driver_command(house, &binaries, "measure", flags, &binaries.join("lanyard"));
@@ -264,7 +269,11 @@ mod tests {
         let mut ran = Vec::new();
         let outcome = run_suites(&[SuiteName::Go, SuiteName::Chart, SuiteName::Node], |suite| {
             ran.push(suite);
-            if suite == SuiteName::Go { Err(TaskError::Environment("HOME")) } else { Ok(PassFailCounts::ONE_PASSED) }
+            if suite == SuiteName::Go {
+                Err(TaskError::Environment("HOME"))
+            } else {
+                Ok(PassFailCounts::ONE_PASSED)
+            }
         });
         assert_eq!(ran, [SuiteName::Go, SuiteName::Chart, SuiteName::Node]);
         assert_eq!(outcome.expect_err("one failed").to_string(), "1 of 3 suites failed: go");

@@ -1,8 +1,8 @@
 //! `cargo deny`: bans, licences and sources. Its advisories need a database that is not ours.
 
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 use crate::tools;
 
 pub(crate) fn check(house: &Repository) -> Result<(), TaskError> {

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::process::{self, PassFailCounts};
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 use crate::workspace;
 
 #[derive(Debug, clap::Args)]

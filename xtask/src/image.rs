@@ -7,11 +7,11 @@
 pub(crate) mod archive;
 pub(crate) mod base_files;
 mod elf;
-mod link_order_files;
 mod function_order;
 mod image_kind;
-mod record;
+mod link_order_files;
 mod public_roots;
+mod record;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use std::process::Command;
 
 use clap::Subcommand;
 
-use self::archive::{ImageEntry, ContainerImage};
-use self::link_order_files::LinkOrderFiles;
+use self::archive::{ContainerImage, ImageEntry};
 pub(crate) use self::image_kind::ImageKind;
-use crate::task_error::TaskError;
-use crate::repository::Repository;
+use self::link_order_files::LinkOrderFiles;
 use crate::process::{self, PassFailCounts};
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 use crate::workspace;
 
 #[derive(Debug, clap::Args)]
@@ -142,12 +142,18 @@ fn build_all(house: &Repository, arguments: &BuildImageArgs) -> Result<(), TaskE
 
 /// The image for a conformance suite: as fast to compile as the debug build. It is written again only
 /// when its program or this program changed.
-pub(crate) fn build_for_suites(house: &Repository, product: ImageKind) -> Result<BuiltImage, TaskError> {
+pub(crate) fn build_for_suites(
+    house: &Repository,
+    product: ImageKind,
+) -> Result<BuiltImage, TaskError> {
     build(house, product, BuildMode::ForSuites, None)
 }
 
 /// The image as it is shipped.
-pub(crate) fn build_release(house: &Repository, product: ImageKind) -> Result<BuiltImage, TaskError> {
+pub(crate) fn build_release(
+    house: &Repository,
+    product: ImageKind,
+) -> Result<BuiltImage, TaskError> {
     build(house, product, BuildMode::Release, None)
 }
 
@@ -163,7 +169,8 @@ fn build(
     fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
     // An archive names its image: one with another name must not be taken for the default.
     let suffix = if reference.is_none() { "tar" } else { "renamed.tar" };
-    let built = BuiltImage { archive: directory.with_extension(suffix), root: directory.join("root") };
+    let built =
+        BuiltImage { archive: directory.with_extension(suffix), root: directory.join("root") };
     // The programs of all images have one name: until this one's is copied, nobody else compiles.
     let lock = images.join("lock");
     let lock_file = File::create(&lock).map_err(file_error("make", &lock))?;
@@ -269,7 +276,11 @@ fn is_archive_current(archive: &Path, program: &Path) -> bool {
 }
 
 /// Runs the tests of an image, whose program is built, in a network namespace that ends with it.
-fn test_image(house: &Repository, product: ImageKind, built: &BuiltImage) -> Result<PassFailCounts, TaskError> {
+fn test_image(
+    house: &Repository,
+    product: ImageKind,
+    built: &BuiltImage,
+) -> Result<PassFailCounts, TaskError> {
     let mut command = Command::new("unshare");
     command.arg("--net").arg(house.debug_binaries().join("lanyard-conformance-image"));
     command.arg("--root").arg(&built.root);

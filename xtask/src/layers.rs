@@ -7,10 +7,10 @@ mod graph;
 
 use std::collections::BTreeSet;
 
-use self::graph::{DependencyEdge, CrateGraph, WorkspaceCrate};
-use crate::task_error::TaskError;
-use crate::repository::Repository;
+use self::graph::{CrateGraph, DependencyEdge, WorkspaceCrate};
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// Where a crate stands: it may depend on lower layers only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,7 +101,10 @@ pub(crate) fn check(house: &Repository) -> Result<usize, TaskError> {
         return Err(TaskError::Findings { check: "arrows that do not point down", findings });
     }
     let edges = graph.members().map(|member| member.edges.len()).sum();
-    process::print_line(&format!("{} crates, {edges} edges, all of them down", graph.members().count()));
+    process::print_line(&format!(
+        "{} crates, {edges} edges, all of them down",
+        graph.members().count()
+    ));
     Ok(edges)
 }
 
@@ -121,14 +124,21 @@ fn layer_findings(graph: &CrateGraph) -> Vec<String> {
         for edge in &member.edges {
             found.extend(edge_finding(graph, member, layer, edge));
         }
-        if RUNTIME_FREE_CRATES.contains(&member.name.as_str()) && graph.depends_on(&member.name, "tokio") {
+        if RUNTIME_FREE_CRATES.contains(&member.name.as_str())
+            && graph.depends_on(&member.name, "tokio")
+        {
             found.push(format!("{} reaches tokio, and is pure", member.name));
         }
     }
     found
 }
 
-fn edge_finding(graph: &CrateGraph, from: &WorkspaceCrate, layer: CrateLayer, edge: &DependencyEdge) -> Option<String> {
+fn edge_finding(
+    graph: &CrateGraph,
+    from: &WorkspaceCrate,
+    layer: CrateLayer,
+    edge: &DependencyEdge,
+) -> Option<String> {
     let arrow = format!("{} -> {}", from.name, edge.to);
     if !graph.is_member(&edge.to) {
         return external_dependency_finding(from, layer, edge).map(|why| format!("{arrow}: {why}"));
@@ -151,7 +161,11 @@ fn is_test_edge(from: &WorkspaceCrate, edge: &DependencyEdge) -> bool {
     !edge.is_shipped() && ALLOWED_DEV_EDGES.contains(&(from.name.as_str(), edge.to.as_str()))
 }
 
-fn external_dependency_finding(from: &WorkspaceCrate, layer: CrateLayer, edge: &DependencyEdge) -> Option<&'static str> {
+fn external_dependency_finding(
+    from: &WorkspaceCrate,
+    layer: CrateLayer,
+    edge: &DependencyEdge,
+) -> Option<&'static str> {
     let to = edge.to.as_str();
     if BANNED_CRATES.contains(&to) {
         return Some("decided against: see DECIDED_AGAINST");

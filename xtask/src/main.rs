@@ -4,6 +4,7 @@
 //! change is merged. What a command needs beyond Rust it installs into the tool cache, or it
 //! fails and says what is missing; nothing is skipped in silence.
 
+mod auxiliary_workspaces;
 mod bench;
 mod check;
 mod ci;
@@ -11,14 +12,13 @@ mod cluster;
 mod codegen;
 mod conformance;
 mod deny;
-mod task_error;
 mod fuzz;
-mod repository;
 mod image;
 mod layers;
 mod outcomes;
 mod process;
-mod auxiliary_workspaces;
+mod repository;
+mod task_error;
 mod test;
 mod tidy;
 mod tools;
@@ -28,8 +28,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::task_error::TaskError;
 use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// Commands of the lanyard workspace.
 #[derive(Debug, Parser)]

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use lanyard_vocabulary::{RecoveryMode, Hop, OutcomeCode};
+use lanyard_vocabulary::{Hop, OutcomeCode, RecoveryMode};
 
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// The page, below the root of the repository.
 const PAGE_PATH: &str = "docs/outcomes.md";
@@ -57,7 +57,10 @@ fn outcomes_page() -> String {
                 }
             };
             let (name, meaning, hint) = (text.name, text.meaning, text.hint);
-            push_line(&mut page, &format!("\n### {name}\n\n{meaning}\n{heals}\n\nNext step: {hint}."));
+            push_line(
+                &mut page,
+                &format!("\n### {name}\n\n{meaning}\n{heals}\n\nNext step: {hint}."),
+            );
         }
     }
     page
@@ -99,7 +102,10 @@ mod tests {
     fn the_committed_page_is_what_the_table_says() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE_PATH);
         let committed = fs::read_to_string(path).expect("the page is there");
-        assert!(committed == outcomes_page(), "run `cargo xtask outcomes` and commit what it writes");
+        assert!(
+            committed == outcomes_page(),
+            "run `cargo xtask outcomes` and commit what it writes"
+        );
     }
 
     #[test]

@@ -137,8 +137,9 @@ pub(crate) fn run_counted(command: &mut Command) -> Result<PassFailCounts, TaskE
 pub(crate) fn run_filtered(command: &mut Command) -> Result<PassFailCounts, TaskError> {
     command.stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|source| start_error(command, source))?;
-    let tally =
-        child.stdout.take().map_or_else(PassFailCounts::default, |out| count_closing_lines(BufReader::new(out), print_line));
+    let tally = child.stdout.take().map_or_else(PassFailCounts::default, |out| {
+        count_closing_lines(BufReader::new(out), print_line)
+    });
     let status = child.wait().map_err(|source| start_error(command, source))?;
     if status.success() && tally.failed == 0 {
         return Ok(tally);
@@ -217,8 +218,11 @@ mod tests {
             ("the log says test result: ok. 1 passed; 0 failed", None),
         ];
         for (line, expected) in cases {
-            let expected =
-                expected.map(|(passed, failed, ignored)| PassFailCounts { passed, failed, ignored });
+            let expected = expected.map(|(passed, failed, ignored)| PassFailCounts {
+                passed,
+                failed,
+                ignored,
+            });
             assert_eq!(PassFailCounts::parse_closing_line(line), expected, "{line}");
         }
     }
@@ -235,7 +239,11 @@ mod tests {
 
     #[test]
     fn a_count_is_read_as_it_is_displayed() {
-        for tally in [PassFailCounts::ONE_PASSED, PassFailCounts::ONE_FAILED, PassFailCounts { passed: 12, failed: 0, ignored: 2 }] {
+        for tally in [
+            PassFailCounts::ONE_PASSED,
+            PassFailCounts::ONE_FAILED,
+            PassFailCounts { passed: 12, failed: 0, ignored: 2 },
+        ] {
             assert_eq!(PassFailCounts::parse(&tally.to_string()), Some(tally), "{tally}");
         }
         for other in ["", "passed", "many passed, 0 failed", "3 passed; 0 failed", "3 seen"] {

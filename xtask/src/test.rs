@@ -5,9 +5,9 @@ mod root_access;
 use std::thread;
 
 use self::root_access::RootAccess;
-use crate::task_error::TaskError;
+use crate::process::{self, PassFailCounts, Stopwatch};
 use crate::repository::Repository;
-use crate::process::{self, Stopwatch, PassFailCounts};
+use crate::task_error::TaskError;
 use crate::tools;
 use crate::workspace;
 
@@ -30,7 +30,9 @@ pub(crate) fn run(house: &Repository) -> Result<PassFailCounts, TaskError> {
         Ok(tally) => {
             process::print_line(&format!("\nall tests of the workspace: {tally} ({seconds} s)"));
         }
-        Err(_) => process::print_line(&format!("\nthe tests of the workspace failed ({seconds} s)")),
+        Err(_) => {
+            process::print_line(&format!("\nthe tests of the workspace failed ({seconds} s)"))
+        }
     }
     if let Some(hint) = root.hint() {
         process::print_line(hint);

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// The longest file, in lines that are not tests.
 const LONGEST_FILE: usize = 600;

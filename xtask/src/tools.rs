@@ -8,8 +8,8 @@ mod cargo;
 mod clients;
 mod debian;
 mod go;
-mod test_images;
 mod node_tools;
+mod test_images;
 
 use std::path::PathBuf;
 
@@ -17,9 +17,9 @@ pub(crate) use self::cargo::{CARGO_DENY, CARGO_NEXTEST, cargo_tool};
 pub(crate) use self::clients::{go_clients, python_clients, rust_clients};
 pub(crate) use self::go::{go_command, go_program};
 pub(crate) use self::node_tools::{KubernetesVersion, node_programs};
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -1,9 +1,9 @@
 //! How the workspace is built. Every build for tests, suites, lints and documentation has all features
 //! of all packages, so that cargo compiles each crate once for all of them.
 
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// The arguments that select every package with every feature.
 pub(crate) const ALL_PACKAGES: [&str; 3] = ["--workspace", "--all-features", "--locked"];

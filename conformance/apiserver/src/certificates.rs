@@ -18,9 +18,11 @@ use crate::private_files;
 /// The authority, in PEM.
 pub(crate) const CA_FILE: &str = "ca.crt";
 /// The API server.
-pub(crate) const API_SERVER_FILES: CertificateFiles = CertificateFiles { certificate: "apiserver.crt", key: "apiserver.key" };
+pub(crate) const API_SERVER_FILES: CertificateFiles =
+    CertificateFiles { certificate: "apiserver.crt", key: "apiserver.key" };
 /// The store.
-pub(crate) const ETCD_FILES: CertificateFiles = CertificateFiles { certificate: "etcd.crt", key: "etcd.key" };
+pub(crate) const ETCD_FILES: CertificateFiles =
+    CertificateFiles { certificate: "etcd.crt", key: "etcd.key" };
 /// Clients of the store.
 pub(crate) const ETCD_CLIENT_FILES: CertificateFiles =
     CertificateFiles { certificate: "etcd-client.crt", key: "etcd-client.key" };

@@ -103,7 +103,10 @@ impl ControlPlane {
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
         let private_key = Zeroizing::new(key.serialize_pem());
         private_files::write_private_file(&place.join("service-account.key"), &private_key)?;
-        private_files::write_private_file(&place.join("service-account.pub"), &key.public_key_pem())?;
+        private_files::write_private_file(
+            &place.join("service-account.pub"),
+            &key.public_key_pem(),
+        )?;
         let store = start_etcd(&options, place, &store_url, &loopback_url("https", peer))?;
         let plane = Self {
             etcd: Mutex::new(store),
@@ -243,7 +246,11 @@ fn log_tail(log: &Path) -> String {
 }
 
 /// Everybody's token and kubeconfig; returns the token of the administrator.
-fn write_user_files(place: &Path, users: &[String], port: u16) -> Result<BearerToken, ControlPlaneError> {
+fn write_user_files(
+    place: &Path,
+    users: &[String],
+    port: u16,
+) -> Result<BearerToken, ControlPlaneError> {
     let administrator = ControlPlane::ADMINISTRATOR;
     let of_administrator = BearerToken::random();
     let mut tokens = Zeroizing::new(String::new());
@@ -311,7 +318,10 @@ fn render_kubeconfig(token: &BearerToken, place: &Path, port: u16) -> Zeroizing<
 }
 
 fn spawn(command: &mut Command, program: &Path, log: &Path) -> Result<Child, ControlPlaneError> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(private_files::open_private_file_for_append(log)?);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(private_files::open_private_file_for_append(log)?);
     command.spawn().map_err(file_error("start", program))
 }
 

@@ -27,6 +27,6 @@ mod ports;
 mod private_files;
 
 pub use bearer_token::BearerToken;
-pub use control_plane::{ControlPlane, ControlPlaneOptions, SharedControlPlane, EtcdAccess};
+pub use control_plane::{ControlPlane, ControlPlaneOptions, EtcdAccess, SharedControlPlane};
 pub use error::ControlPlaneError;
 pub use ports::{NoFreePorts, choose_ports};

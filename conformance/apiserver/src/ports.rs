@@ -79,9 +79,15 @@ mod tests {
     fn consecutive_ports_skip_used_ports_and_gaps() {
         let [first, second, third, fourth] = choose_ports().unwrap();
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, second)).unwrap();
-        assert_eq!(choose_consecutive_ports([first, second, third, fourth].into_iter()), Ok([third, fourth]));
+        assert_eq!(
+            choose_consecutive_ports([first, second, third, fourth].into_iter()),
+            Ok([third, fourth])
+        );
         drop(taken);
-        assert_eq!(choose_consecutive_ports([first, third, fourth].into_iter()), Ok([third, fourth]));
+        assert_eq!(
+            choose_consecutive_ports([first, third, fourth].into_iter()),
+            Ok([third, fourth])
+        );
         let none = choose_consecutive_ports::<2>([first, third].into_iter());
         assert_eq!(none, Err(NoFreePorts { wanted: 2 }));
     }

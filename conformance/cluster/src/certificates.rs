@@ -55,13 +55,19 @@ impl ClusterCertificates {
         let authority = ClusterCa::generate(now)?;
         Ok(Self {
             serving: authority.issue_serving_certificate()?,
-            api_server: authority
-                .issue_client_certificate("kube-apiserver-kubelet-client", Some("system:masters"))?,
-            controller_manager: authority.issue_client_certificate("system:kube-controller-manager", None)?,
+            api_server: authority.issue_client_certificate(
+                "kube-apiserver-kubelet-client",
+                Some("system:masters"),
+            )?,
+            controller_manager: authority
+                .issue_client_certificate("system:kube-controller-manager", None)?,
             scheduler: authority.issue_client_certificate("system:kube-scheduler", None)?,
-            kubelet: authority
-                .issue_client_certificate(&format!("system:node:{}", LocalClusterPlan::NODE_NAME), Some("system:nodes"))?,
-            administrator: authority.issue_client_certificate("administrator", Some("system:masters"))?,
+            kubelet: authority.issue_client_certificate(
+                &format!("system:node:{}", LocalClusterPlan::NODE_NAME),
+                Some("system:nodes"),
+            )?,
+            administrator: authority
+                .issue_client_certificate("administrator", Some("system:masters"))?,
             authority: authority.certificate,
         })
     }
@@ -71,7 +77,10 @@ impl ClusterCertificates {
 pub(crate) fn generate_service_account_key() -> Result<String, ClusterError> {
     KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)
         .map(|key| key.serialize_pem())
-        .map_err(|source| ClusterError::CreateCertificate { what: "key of service accounts", source })
+        .map_err(|source| ClusterError::CreateCertificate {
+            what: "key of service accounts",
+            source,
+        })
 }
 
 struct ClusterCa {
@@ -91,7 +100,10 @@ impl ClusterCa {
             let certificate = params.self_signed(&key)?.pem();
             Ok(Self { issuer: Issuer::new(params, key), certificate, today })
         };
-        made().map_err(|source| ClusterError::CreateCertificate { what: "certificate authority", source })
+        made().map_err(|source| ClusterError::CreateCertificate {
+            what: "certificate authority",
+            source,
+        })
     }
 
     fn issue_serving_certificate(&self) -> Result<CertificateWithKey, ClusterError> {
@@ -102,21 +114,35 @@ impl ClusterCa {
             {
                 params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
             }
-            let addresses: [IpAddr; 2] = [LocalClusterPlan::LOOPBACK_ADDRESS, LocalClusterPlan::API_SERVER_SERVICE_IP];
+            let addresses: [IpAddr; 2] =
+                [LocalClusterPlan::LOOPBACK_ADDRESS, LocalClusterPlan::API_SERVER_SERVICE_IP];
             params.subject_alt_names.extend(addresses.map(SanType::IpAddress));
             self.sign_certificate("kube-apiserver", params)
         };
-        made().map_err(|source| ClusterError::CreateCertificate { what: "serving certificate", source })
+        made().map_err(|source| ClusterError::CreateCertificate {
+            what: "serving certificate",
+            source,
+        })
     }
 
-    fn issue_client_certificate(&self, name: &str, group: Option<&str>) -> Result<CertificateWithKey, ClusterError> {
+    fn issue_client_certificate(
+        &self,
+        name: &str,
+        group: Option<&str>,
+    ) -> Result<CertificateWithKey, ClusterError> {
         let mut params = certificate_params(name, group, self.today);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.sign_certificate(name, params)
-            .map_err(|source| ClusterError::CreateCertificate { what: "client certificate", source })
+        self.sign_certificate(name, params).map_err(|source| ClusterError::CreateCertificate {
+            what: "client certificate",
+            source,
+        })
     }
 
-    fn sign_certificate(&self, name: &str, params: CertificateParams) -> Result<CertificateWithKey, rcgen::Error> {
+    fn sign_certificate(
+        &self,
+        name: &str,
+        params: CertificateParams,
+    ) -> Result<CertificateWithKey, rcgen::Error> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.signed_by(&key, &self.issuer)?.pem();
         Ok(CertificateWithKey { name: name.to_owned(), certificate, key: key.serialize_pem() })

@@ -12,14 +12,14 @@ use lanyard_clock::SharedClock;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::http_client::ClusterHttpClient;
 use crate::component::ClusterComponent;
 use crate::error::ClusterError;
-use crate::layout::{LOCK_CONTENT, ClusterLayout};
-use crate::plan::{Options, LocalClusterPlan, ClusterContext};
+use crate::http_client::ClusterHttpClient;
+use crate::layout::{ClusterLayout, LOCK_CONTENT};
+use crate::plan::{ClusterContext, LocalClusterPlan, Options};
 use crate::processes::{self, RecordedProcess, run_tool};
 use crate::readiness;
-use crate::status::{ComponentStatus, ComponentHealth, ClusterStatus};
+use crate::status::{ClusterStatus, ComponentHealth, ComponentStatus};
 
 /// A cluster that was started, by us or by somebody before.
 ///
@@ -119,7 +119,8 @@ impl LocalCluster {
         for component in ClusterComponent::ALL {
             components.push(self.component_status(component).await);
         }
-        let version = self.http_client.fetch_json(&format!("{}/version", self.plan.api_server_url())).await;
+        let version =
+            self.http_client.fetch_json(&format!("{}/version", self.plan.api_server_url())).await;
         ClusterStatus {
             directory: self.layout.root().to_path_buf(),
             kubeconfig: self.kubeconfig(),
@@ -184,7 +185,9 @@ impl LocalCluster {
     /// # Errors
     /// If it does not end.
     pub async fn stop(&self, component: ClusterComponent, kill: bool) -> Result<(), ClusterError> {
-        let Some(process) = processes::recorded_process(&self.layout, component) else { return Ok(()) };
+        let Some(process) = processes::recorded_process(&self.layout, component) else {
+            return Ok(());
+        };
         if !kill {
             process.send_signal(Signal::TERM);
             if process.wait_for_exit(STOP_TIMEOUT, &*self.clock).await {
@@ -213,7 +216,8 @@ impl LocalCluster {
         process: &RecordedProcess,
     ) -> Result<(), ClusterError> {
         let pair = (component, process);
-        readiness::wait_until_component_ready(self.context(), &self.http_client, pair, &*self.clock).await
+        readiness::wait_until_component_ready(self.context(), &self.http_client, pair, &*self.clock)
+            .await
     }
 
     const fn context(&self) -> ClusterContext<'_> {
@@ -230,7 +234,10 @@ fn resolve_layout(directory: &Path) -> Result<ClusterLayout, ClusterError> {
     // Joining nothing would append a slash.
     let root = if rest.as_os_str().is_empty() { real } else { real.join(rest) };
     if root.as_os_str().len() > ClusterLayout::MAX_DIRECTORY_LENGTH {
-        return Err(ClusterError::DirectoryTooLong { path: root, limit: ClusterLayout::MAX_DIRECTORY_LENGTH });
+        return Err(ClusterError::DirectoryTooLong {
+            path: root,
+            limit: ClusterLayout::MAX_DIRECTORY_LENGTH,
+        });
     }
     Ok(ClusterLayout::new(root))
 }
@@ -238,9 +245,9 @@ fn resolve_layout(directory: &Path) -> Result<ClusterLayout, ClusterError> {
 fn load_plan(layout: &ClusterLayout) -> Result<Option<LocalClusterPlan>, ClusterError> {
     let path = layout.plan_file();
     match fs::read(&path) {
-        Ok(text) => serde_json::from_slice(&text)
-            .map(Some)
-            .map_err(|source| ClusterError::InvalidRecord { path, what: "the plan of a cluster", source }),
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|source| {
+            ClusterError::InvalidRecord { path, what: "the plan of a cluster", source }
+        }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(ClusterError::File { action: "read", path, source }),
     }

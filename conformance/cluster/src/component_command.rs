@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::component::ClusterComponent;
 use crate::configuration;
-use crate::plan::{LocalClusterPlan, ClusterContext};
+use crate::plan::{ClusterContext, LocalClusterPlan};
 
 /// A program with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,10 @@ pub(crate) struct ComponentCommand {
 }
 
 /// The launch of a component.
-pub(crate) fn component_command(site: ClusterContext<'_>, component: ClusterComponent) -> ComponentCommand {
+pub(crate) fn component_command(
+    site: ClusterContext<'_>,
+    component: ClusterComponent,
+) -> ComponentCommand {
     let flags = match component {
         ClusterComponent::Etcd => etcd_flags(site),
         ClusterComponent::Containerd => containerd_flags(site),
@@ -81,8 +84,11 @@ fn api_server_flags(site: ClusterContext<'_>) -> ComponentFlags {
 
 fn controller_manager_flags(site: ClusterContext<'_>) -> ComponentFlags {
     let identity = |file: &str| path_text(&site.layout.certificate_file(file));
-    let mut flags =
-        controller_flags(site, ClusterComponent::KubeControllerManager, site.plan.ports.controller_manager);
+    let mut flags = controller_flags(
+        site,
+        ClusterComponent::KubeControllerManager,
+        site.plan.ports.controller_manager,
+    );
     flags.extend([
         ("service-account-private-key-file", identity("service-account.key")),
         ("root-ca-file", identity("ca.crt")),
@@ -95,7 +101,11 @@ fn scheduler_flags(site: ClusterContext<'_>) -> ComponentFlags {
     controller_flags(site, ClusterComponent::KubeScheduler, site.plan.ports.scheduler)
 }
 
-fn controller_flags(site: ClusterContext<'_>, component: ClusterComponent, port: u16) -> ComponentFlags {
+fn controller_flags(
+    site: ClusterContext<'_>,
+    component: ClusterComponent,
+    port: u16,
+) -> ComponentFlags {
     let identity = |file: &str| path_text(&site.layout.certificate_file(file));
     vec![
         ("kubeconfig", path_text(&component_kubeconfig_path(site, component))),
@@ -119,7 +129,10 @@ fn kubelet_flags(site: ClusterContext<'_>) -> ComponentFlags {
 }
 
 /// The kubeconfig that a component signs in with.
-pub(crate) fn component_kubeconfig_path(site: ClusterContext<'_>, component: ClusterComponent) -> PathBuf {
+pub(crate) fn component_kubeconfig_path(
+    site: ClusterContext<'_>,
+    component: ClusterComponent,
+) -> PathBuf {
     site.layout.configuration_file(&format!("{component}.kubeconfig"))
 }
 
@@ -141,7 +154,8 @@ mod tests {
     fn nothing_listens_beyond_loopback_and_nothing_writes_outside() {
         let (plan, layout) = (plan(), ClusterLayout::new("/c".into()));
         for component in ClusterComponent::ALL {
-            let launch = component_command(ClusterContext { plan: &plan, layout: &layout }, component);
+            let launch =
+                component_command(ClusterContext { plan: &plan, layout: &layout }, component);
             assert_eq!(launch.program, plan.programs.join(component.name()));
             for argument in &launch.arguments {
                 let (flag, value) = argument.split_once('=').expect("each flag has its value");

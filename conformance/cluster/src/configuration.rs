@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::certificates::CertificateWithKey;
-use crate::plan::{LocalClusterPlan, ClusterContext};
+use crate::plan::{ClusterContext, LocalClusterPlan};
 
 /// The image that holds the namespaces of a pod. It is imported from `images/` at the start.
 const PAUSE_IMAGE: &str = "localhost/lanyard/pause:1";
@@ -133,7 +133,11 @@ pub(crate) fn kubelet_config(site: ClusterContext<'_>) -> Value {
 }
 
 /// A kubeconfig that needs no other file.
-pub(crate) fn render_kubeconfig(plan: &LocalClusterPlan, authority: &str, user: &CertificateWithKey) -> Value {
+pub(crate) fn render_kubeconfig(
+    plan: &LocalClusterPlan,
+    authority: &str,
+    user: &CertificateWithKey,
+) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Config",

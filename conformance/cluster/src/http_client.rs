@@ -26,7 +26,8 @@ impl ClusterHttpClient {
         };
         let mut identity = read("administrator.key")?;
         identity.extend(read("administrator.crt")?);
-        let authority = Certificate::from_pem(&read("ca.crt")?).map_err(ClusterError::BuildClient)?;
+        let authority =
+            Certificate::from_pem(&read("ca.crt")?).map_err(ClusterError::BuildClient)?;
         let client = Client::builder()
             .no_proxy()
             .timeout(REQUEST_TIMEOUT)
@@ -47,7 +48,11 @@ impl ClusterHttpClient {
     pub(crate) async fn fetch_json(&self, url: &str) -> Result<Value, ClusterError> {
         let (status, text) = self.fetch(url).await?;
         if status != 200 {
-            return Err(ClusterError::ErrorResponse { path: url.to_owned(), status, message: text });
+            return Err(ClusterError::ErrorResponse {
+                path: url.to_owned(),
+                status,
+                message: text,
+            });
         }
         serde_json::from_str(&text).map_err(|source| ClusterError::InvalidRecord {
             path: url.into(),

@@ -138,7 +138,8 @@ impl ClusterLayout {
 const MARKER_VARIABLE: &str = "LANYARD_CLUSTER";
 
 /// What the lock holds.
-pub(crate) const LOCK_CONTENT: &[u8] = b"This directory is a test cluster of lanyard and goes with it.\n";
+pub(crate) const LOCK_CONTENT: &[u8] =
+    b"This directory is a test cluster of lanyard and goes with it.\n";
 
 #[cfg(test)]
 mod tests {
@@ -148,8 +149,10 @@ mod tests {
     fn sockets_fit_below_the_longest_directory() {
         let root = format!("/{}", "x".repeat(ClusterLayout::MAX_DIRECTORY_LENGTH - 1));
         let layout = ClusterLayout::new(root.into());
-        let registration =
-            layout.kubelet_directory().join("plugins_registry").join("secrets-store.csi.k8s.io-reg.sock");
+        let registration = layout
+            .kubelet_directory()
+            .join("plugins_registry")
+            .join("secrets-store.csi.k8s.io-reg.sock");
         assert_eq!(registration.as_os_str().len(), 107);
         assert!(layout.containerd_socket().as_os_str().len() <= 107);
     }

@@ -60,7 +60,10 @@ impl Leftovers {
             let processes: Vec<(String, RecordedProcess)> = ids
                 .into_iter()
                 .filter_map(|pid| {
-                    Some((format!("container process {}", process_name(pid)), RecordedProcess::observe(pid)?))
+                    Some((
+                        format!("container process {}", process_name(pid)),
+                        RecordedProcess::observe(pid)?,
+                    ))
                 })
                 .collect();
             if processes.is_empty() {
@@ -120,12 +123,19 @@ const CONTAINERD_NAMESPACE: &str = "k8s.io";
 /// Where control groups are mounted.
 fn cgroup_hierarchies() -> Result<Vec<PathBuf>, ClusterError> {
     let is_hierarchy = |mount: &mounts::MountInfoEntry| mount.filesystem.starts_with("cgroup");
-    Ok(mounts::load_mounts()?.into_iter().filter(is_hierarchy).map(|mount| mount.mount_point).collect())
+    Ok(mounts::load_mounts()?
+        .into_iter()
+        .filter(is_hierarchy)
+        .map(|mount| mount.mount_point)
+        .collect())
 }
 
 /// containerd has a directory for each running container.
 fn containerd_task_directory(layout: &ClusterLayout) -> PathBuf {
-    layout.containerd_state_directory().join("io.containerd.runtime.v2.task").join(CONTAINERD_NAMESPACE)
+    layout
+        .containerd_state_directory()
+        .join("io.containerd.runtime.v2.task")
+        .join(CONTAINERD_NAMESPACE)
 }
 
 fn collect_cgroup_processes(group: &Path, ids: &mut BTreeSet<i32>) {
@@ -169,11 +179,14 @@ fn cni_result_files(layout: &ClusterLayout) -> Vec<PathBuf> {
     struct CniCacheEntry {
         container_id: String,
     }
-    let sandboxes: BTreeSet<String> = [layout.containerd_state_directory(), layout.containerd_root_directory()]
-        .iter()
-        .flat_map(|place| list_subdirectories(&place.join("io.containerd.grpc.v1.cri").join("sandboxes")))
-        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
-        .collect();
+    let sandboxes: BTreeSet<String> =
+        [layout.containerd_state_directory(), layout.containerd_root_directory()]
+            .iter()
+            .flat_map(|place| {
+                list_subdirectories(&place.join("io.containerd.grpc.v1.cri").join("sandboxes"))
+            })
+            .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+            .collect();
     list_files(Path::new("/var/lib/cni/results"))
         .into_iter()
         .filter(|path| {

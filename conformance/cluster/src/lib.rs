@@ -24,13 +24,13 @@
 //! # }
 //! ```
 
-mod http_client;
+mod certificates;
 mod cluster;
 mod component;
+mod component_command;
 mod configuration;
 mod error;
-mod certificates;
-mod component_command;
+mod http_client;
 mod layout;
 mod leftovers;
 mod mounts;
@@ -40,14 +40,14 @@ mod processes;
 mod readiness;
 mod status;
 
-pub use cluster::{LocalCluster, ClusterStartOutcome};
+pub use cluster::{ClusterStartOutcome, LocalCluster};
 pub use component::ClusterComponent;
 pub use error::ClusterError;
 pub use lanyard_apiserver::{
-    ControlPlane, ControlPlaneError, ControlPlaneOptions, NoFreePorts, SharedControlPlane, EtcdAccess,
-    choose_ports,
+    ControlPlane, ControlPlaneError, ControlPlaneOptions, EtcdAccess, NoFreePorts,
+    SharedControlPlane, choose_ports,
 };
 pub use layout::ClusterLayout;
-pub use plan::{Options, LocalClusterPlan};
+pub use plan::{LocalClusterPlan, Options};
 pub use ports::ClusterPorts;
-pub use status::{ComponentStatus, ComponentHealth, ClusterStatus};
+pub use status::{ClusterStatus, ComponentHealth, ComponentStatus};

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use comfy_table::{Table, presets};
 use lanyard_clock::SystemClock;
-use lanyard_cluster::{LocalCluster, ClusterError, ComponentHealth, Options, ClusterStatus};
+use lanyard_cluster::{ClusterError, ClusterStatus, ComponentHealth, LocalCluster, Options};
 
 /// A real one-node Kubernetes cluster on loopback
 #[derive(Debug, Parser)]

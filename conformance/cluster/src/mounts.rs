@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn the_type_is_found_behind_any_number_of_optional_fields() {
-        let types: Vec<_> = parse_mountinfo(SAMPLE).into_iter().map(|mount| mount.filesystem).collect();
+        let types: Vec<_> =
+            parse_mountinfo(SAMPLE).into_iter().map(|mount| mount.filesystem).collect();
         assert_eq!(types, ["ext4", "ext4", "tmpfs", "tmpfs", "cgroup"]);
     }
 

@@ -18,8 +18,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 use crate::component::ClusterComponent;
-use crate::error::ClusterError;
 use crate::component_command::{ComponentCommand, component_command};
+use crate::error::ClusterError;
 use crate::layout::ClusterLayout;
 use crate::plan::ClusterContext;
 
@@ -104,7 +104,10 @@ pub(crate) async fn kill_all(
 }
 
 /// Starts a component and records it.
-pub(crate) fn start_component(site: ClusterContext<'_>, component: ClusterComponent) -> Result<RecordedProcess, ClusterError> {
+pub(crate) fn start_component(
+    site: ClusterContext<'_>,
+    component: ClusterComponent,
+) -> Result<RecordedProcess, ClusterError> {
     let ComponentCommand { program, arguments } = component_command(site, component);
     if !program.is_file() {
         return Err(ClusterError::MissingProgram(program));
@@ -121,11 +124,13 @@ pub(crate) fn start_component(site: ClusterContext<'_>, component: ClusterCompon
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     // Signals of the caller's terminal are not for it.
     command.process_group(0).current_dir(site.layout.root());
-    let mut child = command.spawn().map_err(|source| ClusterError::StartComponent { component, source })?;
+    let mut child =
+        command.spawn().map_err(|source| ClusterError::StartComponent { component, source })?;
     let pid = i32::try_from(child.id()).unwrap_or_default();
     // While we live we collect its status, so that it does not stay a zombie.
     std::thread::spawn(move || child.wait());
-    let process = RecordedProcess::observe(pid).ok_or_else(|| exited_error(site.layout, component))?;
+    let process =
+        RecordedProcess::observe(pid).ok_or_else(|| exited_error(site.layout, component))?;
     record_process(site.layout, component, &process)?;
     Ok(process)
 }
@@ -138,7 +143,11 @@ pub(crate) fn component_environment(site: ClusterContext<'_>) -> Vec<(&'static s
     vec![(mark, value.into()), ("PATH", path), ("HOME", site.layout.root().into())]
 }
 
-fn record_process(layout: &ClusterLayout, component: ClusterComponent, process: &RecordedProcess) -> Result<(), ClusterError> {
+fn record_process(
+    layout: &ClusterLayout,
+    component: ClusterComponent,
+    process: &RecordedProcess,
+) -> Result<(), ClusterError> {
     let path = layout.process_record_file(component);
     let text = serde_json::to_vec(process).map_err(|source| ClusterError::InvalidRecord {
         path: path.clone(),
@@ -149,7 +158,10 @@ fn record_process(layout: &ClusterLayout, component: ClusterComponent, process: 
 }
 
 /// The process of a component, if it is recorded and alive.
-pub(crate) fn recorded_process(layout: &ClusterLayout, component: ClusterComponent) -> Option<RecordedProcess> {
+pub(crate) fn recorded_process(
+    layout: &ClusterLayout,
+    component: ClusterComponent,
+) -> Option<RecordedProcess> {
     let text = fs::read(layout.process_record_file(component)).ok()?;
     let process: RecordedProcess = serde_json::from_slice(&text).ok()?;
     process.is_alive().then_some(process)
@@ -272,7 +284,8 @@ mod tests {
     #[test]
     fn zombie_process_is_not_alive() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("sleep is everywhere");
-        let process = RecordedProcess::observe(child.id().try_into().expect("an id")).expect("it runs");
+        let process =
+            RecordedProcess::observe(child.id().try_into().expect("an id")).expect("it runs");
         process.send_signal(Signal::KILL);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");

@@ -5,10 +5,10 @@ use std::time::Duration;
 use lanyard_clock::Clock;
 use serde_json::Value;
 
-use crate::http_client::ClusterHttpClient;
 use crate::component::ClusterComponent;
 use crate::error::ClusterError;
-use crate::plan::{LocalClusterPlan, ClusterContext};
+use crate::http_client::ClusterHttpClient;
+use crate::plan::{ClusterContext, LocalClusterPlan};
 use crate::processes::{self, RecordedProcess, run_tool};
 
 /// How often a component is asked.
@@ -20,7 +20,11 @@ const READY_TIMEOUT: Duration = Duration::from_mins(2);
 type NotReadyReason = String;
 
 /// Asks a component once.
-pub(crate) async fn probe_component(site: ClusterContext<'_>, api: &ClusterHttpClient, component: ClusterComponent) -> Result<(), NotReadyReason> {
+pub(crate) async fn probe_component(
+    site: ClusterContext<'_>,
+    api: &ClusterHttpClient,
+    component: ClusterComponent,
+) -> Result<(), NotReadyReason> {
     let ports = &site.plan.ports;
     let (scheme, port, path) = match component {
         ClusterComponent::Containerd => return probe_containerd(site).await,
@@ -108,7 +112,11 @@ pub(crate) async fn wait_until_pods_can_run(
     }
 }
 
-fn not_ready_error(site: ClusterContext<'_>, component: ClusterComponent, last_answer: String) -> ClusterError {
+fn not_ready_error(
+    site: ClusterContext<'_>,
+    component: ClusterComponent,
+    last_answer: String,
+) -> ClusterError {
     let log = site.layout.log_file(component);
     ClusterError::NotReady { component, patience: READY_TIMEOUT, last_answer, log }
 }

@@ -85,15 +85,17 @@ mod tests {
             components,
         };
         assert!(status(vec![component(ComponentHealth::Ready)]).is_ready());
-        let both = status(vec![component(ComponentHealth::Ready), component(ComponentHealth::Stopped)]);
+        let both =
+            status(vec![component(ComponentHealth::Ready), component(ComponentHealth::Stopped)]);
         assert!(!both.is_ready());
         assert_eq!(both.memory_bytes(), 2048);
     }
 
     #[test]
     fn status_json_has_health_and_message() {
-        let value = serde_json::to_value(component(ComponentHealth::NotReady("500: no".to_owned())))
-            .expect("it is JSON");
+        let value =
+            serde_json::to_value(component(ComponentHealth::NotReady("500: no".to_owned())))
+                .expect("it is JSON");
         assert_eq!(value["health"], "not-ready");
         assert_eq!(value["message"], "500: no");
         assert_eq!(value["component"], "kubelet");

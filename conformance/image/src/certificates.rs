@@ -34,7 +34,10 @@ impl ImageTestCa {
     }
 
     /// What a server of a host needs to be trusted by whoever trusts this authority.
-    pub(crate) fn tls_server_config(&self, host: &str) -> Result<Arc<ServerConfig>, ImageSetupError> {
+    pub(crate) fn tls_server_config(
+        &self,
+        host: &str,
+    ) -> Result<Arc<ServerConfig>, ImageSetupError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let params = CertificateParams::new([host.to_owned()])?;
         let certificate = params.signed_by(&key, &self.issuer)?.der().clone();

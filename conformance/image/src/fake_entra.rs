@@ -29,7 +29,8 @@ impl FakeEntra {
     pub(crate) fn start(config: Arc<ServerConfig>) -> Result<Self, ImageSetupError> {
         let listener = TcpListener::bind(LISTEN_ADDRESS)
             .map_err(|source| ImageSetupError::Listen { address: LISTEN_ADDRESS, source })?;
-        let shared = Arc::new(FakeEntraState { config: Mutex::new(config), requests: Mutex::default() });
+        let shared =
+            Arc::new(FakeEntraState { config: Mutex::new(config), requests: Mutex::default() });
         let serving = Arc::clone(&shared);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {

@@ -91,7 +91,8 @@ fn main() -> ExitCode {
             if conclusion.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
         Err(error) => {
-            writeln!(io::stderr().lock(), "error: {}", error_with_sources(&error)).unwrap_or_default();
+            writeln!(io::stderr().lock(), "error: {}", error_with_sources(&error))
+                .unwrap_or_default();
             ExitCode::from(2)
         }
     }
@@ -119,15 +120,27 @@ impl ImageFixture {
 
     /// Asks for a token from inside the root, with the server's certificate from one authority,
     /// and returns what was seen.
-    fn run_credential_check(&self, server: &ImageTestCa, private: Option<&ImageTestCa>) -> Result<CredentialCheckResult, ImageSetupError> {
+    fn run_credential_check(
+        &self,
+        server: &ImageTestCa,
+        private: Option<&ImageTestCa>,
+    ) -> Result<CredentialCheckResult, ImageSetupError> {
         self.entra.set_certificate(server.tls_server_config(ENTRA_HOST)?);
-        let sandbox = ContainerSandbox::create(&self.arguments.root, self.public_ca.pem(), &self.client_secret)?;
+        let sandbox = ContainerSandbox::create(
+            &self.arguments.root,
+            self.public_ca.pem(),
+            &self.client_secret,
+        )?;
         let mut environment = self.arguments.environment.clone();
         if let Some(authority) = private {
             environment.push(sandbox.add_private_ca(authority.pem())?);
         }
         let said = sandbox.run(&environment, &["credential", "check", sandbox::CREDENTIAL_PATH])?;
-        Ok(CredentialCheckResult { queried_names: self.name_server.take_queried_names(), requests: self.entra.take_requests(), output: said })
+        Ok(CredentialCheckResult {
+            queried_names: self.name_server.take_queried_names(),
+            requests: self.entra.take_requests(),
+            output: said,
+        })
     }
 }
 
@@ -163,16 +176,25 @@ fn trials(world: &Arc<ImageFixture>) -> Vec<Trial> {
 }
 
 fn program_runs(world: &ImageFixture) -> Result<(), Failed> {
-    let made = ContainerSandbox::create(&world.arguments.root, world.public_ca.pem(), &world.client_secret);
+    let made = ContainerSandbox::create(
+        &world.arguments.root,
+        world.public_ca.pem(),
+        &world.client_secret,
+    );
     let sandbox = made.map_err(trial_failure)?;
     let said = sandbox.run(&world.arguments.environment, &["--version"]).map_err(trial_failure)?;
     expect_true(said.starts_with("lanyard "), &said)
 }
 
 fn help_lists_image_commands(world: &ImageFixture) -> Result<(), Failed> {
-    let made = ContainerSandbox::create(&world.arguments.root, world.public_ca.pem(), &world.client_secret);
-    let said =
-        made.and_then(|it| it.run(&world.arguments.environment, &["--help"])).map_err(trial_failure)?;
+    let made = ContainerSandbox::create(
+        &world.arguments.root,
+        world.public_ca.pem(),
+        &world.client_secret,
+    );
+    let said = made
+        .and_then(|it| it.run(&world.arguments.environment, &["--help"]))
+        .map_err(trial_failure)?;
     let mut listed: Vec<_> = said
         .lines()
         .skip_while(|line| *line != "Commands:")
@@ -206,16 +228,27 @@ const AZURE_ROOT: &str = "DigiCert Global Root G2";
 
 fn names_resolve_through_dns(world: &ImageFixture) -> Result<(), Failed> {
     let seen = world.run_credential_check(&world.public_ca, None).map_err(trial_failure)?;
-    expect_true(seen.queried_names.iter().any(|name| name == ENTRA_HOST), &format!("asked for {:?}", seen.queried_names))?;
+    expect_true(
+        seen.queried_names.iter().any(|name| name == ENTRA_HOST),
+        &format!("asked for {:?}", seen.queried_names),
+    )?;
     expect_token_request(&seen)
 }
 
 fn private_ca_is_trusted(world: &ImageFixture) -> Result<(), Failed> {
-    expect_token_request(&world.run_credential_check(&world.private_ca, Some(&world.private_ca)).map_err(trial_failure)?)
+    expect_token_request(
+        &world
+            .run_credential_check(&world.private_ca, Some(&world.private_ca))
+            .map_err(trial_failure)?,
+    )
 }
 
 fn public_roots_stay_trusted(world: &ImageFixture) -> Result<(), Failed> {
-    expect_token_request(&world.run_credential_check(&world.public_ca, Some(&world.private_ca)).map_err(trial_failure)?)
+    expect_token_request(
+        &world
+            .run_credential_check(&world.public_ca, Some(&world.private_ca))
+            .map_err(trial_failure)?,
+    )
 }
 
 fn unknown_ca_is_rejected(world: &ImageFixture) -> Result<(), Failed> {

@@ -93,23 +93,29 @@ impl KubeletDirectory {
             volume_lifecycle_mode: "Ephemeral".to_owned(),
         };
         let path = volume.join(VOLUME_DATA);
-        let text =
-            serde_json::to_vec(&data).map_err(|error| directory_error("write", &path, error.into()))?;
+        let text = serde_json::to_vec(&data)
+            .map_err(|error| directory_error("write", &path, error.into()))?;
         fs::write(&path, text).map_err(|source| directory_error("write", &path, source))
     }
 
     /// Removes the target, `vol_data.json` and their directory, unless something is mounted on
     /// the target. Says whether something is.
-    pub(crate) fn remove_volume_directory(&self, key: &VolumeKey) -> Result<bool, KubeletDirectoryError> {
+    pub(crate) fn remove_volume_directory(
+        &self,
+        key: &VolumeKey,
+    ) -> Result<bool, KubeletDirectoryError> {
         let target = self.target_path(key);
         if is_mount_point(&target).map_err(|source| directory_error("look at", &target, source))? {
             return Ok(true);
         }
         let volume = self.volume_directory(key);
         let data = volume.join(VOLUME_DATA);
-        ignore_not_found(fs::remove_dir(&target)).map_err(|it| directory_error("remove", &target, it))?;
-        ignore_not_found(fs::remove_file(&data)).map_err(|it| directory_error("remove", &data, it))?;
-        ignore_not_found(fs::remove_dir(&volume)).map_err(|it| directory_error("remove", &volume, it))?;
+        ignore_not_found(fs::remove_dir(&target))
+            .map_err(|it| directory_error("remove", &target, it))?;
+        ignore_not_found(fs::remove_file(&data))
+            .map_err(|it| directory_error("remove", &data, it))?;
+        ignore_not_found(fs::remove_dir(&volume))
+            .map_err(|it| directory_error("remove", &volume, it))?;
         // The rest of a pod's directory goes when it is empty.
         for directory in self.pod_volumes_directory(&key.pod_uid).ancestors().take(3) {
             if fs::remove_dir(directory).is_err() {
@@ -120,7 +126,9 @@ impl KubeletDirectory {
     }
 
     /// The volumes that are told of on disk, with their drivers.
-    pub(crate) fn find_volumes(&self) -> Result<BTreeMap<VolumeKey, VolumeDataFile>, KubeletDirectoryError> {
+    pub(crate) fn find_volumes(
+        &self,
+    ) -> Result<BTreeMap<VolumeKey, VolumeDataFile>, KubeletDirectoryError> {
         let pods = self.root.join("pods");
         let mut found = BTreeMap::new();
         for pod_uid in list_names(&pods)? {
@@ -171,7 +179,11 @@ fn ignore_not_found(outcome: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn directory_error(operation: &'static str, path: &Path, source: io::Error) -> KubeletDirectoryError {
+fn directory_error(
+    operation: &'static str,
+    path: &Path,
+    source: io::Error,
+) -> KubeletDirectoryError {
     KubeletDirectoryError { operation, path: path.to_owned(), source }
 }
 

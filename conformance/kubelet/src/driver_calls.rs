@@ -21,7 +21,10 @@ const CALL_DEADLINE: Duration = Duration::from_mins(2);
 /// What a plugin may take to answer a registration.
 const REGISTRATION_DEADLINE: Duration = Duration::from_secs(10);
 
-pub(crate) async fn fetch_plugin_info(clock: &dyn Clock, socket: &Path) -> Result<PluginInfo, Status> {
+pub(crate) async fn fetch_plugin_info(
+    clock: &dyn Clock,
+    socket: &Path,
+) -> Result<PluginInfo, Status> {
     let mut client = RegistrationClient::new(channel_to_socket(socket));
     let request = request_with_deadline(REGISTRATION_DEADLINE, InfoRequest {});
     await_response(clock, REGISTRATION_DEADLINE, client.get_info(request)).await
@@ -38,7 +41,8 @@ pub(crate) async fn notify_registration(
         error: problem.unwrap_or_default().to_owned(),
     };
     let request = request_with_deadline(REGISTRATION_DEADLINE, status);
-    await_response(clock, REGISTRATION_DEADLINE, client.notify_registration_status(request)).await?;
+    await_response(clock, REGISTRATION_DEADLINE, client.notify_registration_status(request))
+        .await?;
     Ok(())
 }
 
@@ -50,7 +54,10 @@ pub(crate) async fn fetch_node_id(clock: &dyn Clock, endpoint: &Path) -> Result<
 
 /// Whether the driver has `VOLUME_MOUNT_GROUP`. The kubelet asks for each capability that it
 /// wants to know of by a call of its own.
-pub(crate) async fn supports_mount_group(clock: &dyn Clock, endpoint: &Path) -> Result<bool, Status> {
+pub(crate) async fn supports_mount_group(
+    clock: &dyn Clock,
+    endpoint: &Path,
+) -> Result<bool, Status> {
     has_capability(clock, endpoint, rpc::Type::SingleNodeMultiWriter).await?;
     has_capability(clock, endpoint, rpc::Type::VolumeMountGroup).await
 }
@@ -61,7 +68,8 @@ async fn has_capability(
     wanted: rpc::Type,
 ) -> Result<bool, Status> {
     let mut client = NodeClient::new(channel_to_socket(endpoint));
-    let call = client.node_get_capabilities(request_with_deadline(CALL_DEADLINE, NodeGetCapabilitiesRequest {}));
+    let call = client
+        .node_get_capabilities(request_with_deadline(CALL_DEADLINE, NodeGetCapabilitiesRequest {}));
     let answer = await_response(clock, CALL_DEADLINE, call).await?;
     let is_wanted = |it: &Type| matches!(it, Type::Rpc(it) if it.r#type() == wanted);
     Ok(answer.capabilities.iter().any(|it| it.r#type.as_ref().is_some_and(is_wanted)))
@@ -73,7 +81,12 @@ pub(crate) async fn publish_volume(
     request: NodePublishVolumeRequest,
 ) -> Result<(), Status> {
     let mut client = NodeClient::new(channel_to_socket(endpoint));
-    await_response(clock, CALL_DEADLINE, client.node_publish_volume(request_with_deadline(CALL_DEADLINE, request))).await?;
+    await_response(
+        clock,
+        CALL_DEADLINE,
+        client.node_publish_volume(request_with_deadline(CALL_DEADLINE, request)),
+    )
+    .await?;
     Ok(())
 }
 
@@ -83,7 +96,12 @@ pub(crate) async fn unpublish_volume(
     request: NodeUnpublishVolumeRequest,
 ) -> Result<(), Status> {
     let mut client = NodeClient::new(channel_to_socket(endpoint));
-    await_response(clock, CALL_DEADLINE, client.node_unpublish_volume(request_with_deadline(CALL_DEADLINE, request))).await?;
+    await_response(
+        clock,
+        CALL_DEADLINE,
+        client.node_unpublish_volume(request_with_deadline(CALL_DEADLINE, request)),
+    )
+    .await?;
     Ok(())
 }
 

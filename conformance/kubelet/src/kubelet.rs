@@ -13,15 +13,17 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::Status;
 
+use crate::directory::{KubeletDirectory, KubeletDirectoryError, volume_id};
 use crate::driver_calls;
-use crate::publish_request::{PublishRequestInputs, build_publish_request};
-use crate::directory::{KubeletDirectoryError, KubeletDirectory, volume_id};
 use crate::event::{KubeletEvent, VolumeKey};
-use crate::lifecycle::{VolumeMountState, VolumeLifecycle, PublishCallResult, DriverCall};
+use crate::lifecycle::{DriverCall, PublishCallResult, VolumeLifecycle, VolumeMountState};
 use crate::pod::{InlineVolume, PodSpec, RedactedString};
-use crate::registry::{RegisteredDriver, DriverRegistry};
+use crate::publish_request::{PublishRequestInputs, build_publish_request};
+use crate::registry::{DriverRegistry, RegisteredDriver};
 use crate::settings::{CsiDriverObject, FakeKubeletSettings};
-use crate::token_minter::{OpaqueTokenMinter, TokenCache, TokenMintError, TokenMinter, render_tokens};
+use crate::token_minter::{
+    OpaqueTokenMinter, TokenCache, TokenMintError, TokenMinter, render_tokens,
+};
 
 /// A stand-in for the kubelet of one node. Clones share it.
 #[derive(Debug, Clone)]
@@ -64,7 +66,12 @@ struct ManagedVolume {
 impl FakeKubelet {
     /// A kubelet on this directory, as `--root-dir` names it, with tokens that nobody verifies.
     pub fn new(root: &Path, clock: SharedClock) -> Self {
-        Self::with_settings(root, clock, FakeKubeletSettings::default(), Arc::new(OpaqueTokenMinter))
+        Self::with_settings(
+            root,
+            clock,
+            FakeKubeletSettings::default(),
+            Arc::new(OpaqueTokenMinter),
+        )
     }
 
     /// A kubelet with other settings and tokens.
@@ -126,7 +133,10 @@ impl FakeKubelet {
     /// Whether the driver said of a volume that it is there, and not yet that it is gone.
     pub fn is_mounted(&self, key: &VolumeKey) -> bool {
         let state = self.0.state.lock();
-        state.volumes.get(key).is_some_and(|slot| slot.lifecycle.mount_state() == VolumeMountState::Mounted)
+        state
+            .volumes
+            .get(key)
+            .is_some_and(|slot| slot.lifecycle.mount_state() == VolumeMountState::Mounted)
     }
 
     /// How many volumes are there or on their way in or out.
@@ -170,7 +180,10 @@ impl FakeKubelet {
                 let kubelet = self.clone();
                 running.spawn(async move { kubelet.perform_call(begun).await });
             }
-            let rest = self.next_due().unwrap_or(REGISTRATION_SCAN_INTERVAL).min(REGISTRATION_SCAN_INTERVAL);
+            let rest = self
+                .next_due()
+                .unwrap_or(REGISTRATION_SCAN_INTERVAL)
+                .min(REGISTRATION_SCAN_INTERVAL);
             tokio::select! {
                 () = &mut stop => break,
                 () = self.0.clock.sleep(rest) => {}
@@ -245,7 +258,11 @@ impl FakeKubelet {
         for (key, slot) in &mut state.volumes {
             if let Some(step) = slot.lifecycle.due_call(now) {
                 slot.lifecycle.mark_in_progress();
-                begun.push(StartedDriverCall { key: key.clone(), call: step, restart_signal: life.clone() });
+                begun.push(StartedDriverCall {
+                    key: key.clone(),
+                    call: step,
+                    restart_signal: life.clone(),
+                });
             }
         }
         begun
@@ -285,12 +302,14 @@ impl FakeKubelet {
             Err(PublishAttemptError::DriverError(status)) => {
                 let is_final = driver_calls::is_final_code(status.code());
                 let (code, message) = (status.code(), status.message().to_owned());
-                let event = KubeletEvent::PublishFailed { key: key.clone(), code, message, was_published };
+                let event =
+                    KubeletEvent::PublishFailed { key: key.clone(), code, message, was_published };
                 (PublishCallResult::Failed { is_final }, event)
             }
-            Err(PublishAttemptError::NotSent(message)) => {
-                (PublishCallResult::NotSent, KubeletEvent::PublishNotSent { key: key.clone(), message })
-            }
+            Err(PublishAttemptError::NotSent(message)) => (
+                PublishCallResult::NotSent,
+                KubeletEvent::PublishNotSent { key: key.clone(), message },
+            ),
         };
         let republishes = state.drivers.get(&slot.driver).is_some_and(|it| it.requires_republish);
         let period = republishes.then_some(self.0.settings.sync_period);
@@ -311,11 +330,14 @@ impl FakeKubelet {
             .map_err(|error| PublishAttemptError::NotSent(format!("{error}: {}", error.source)))?;
         let Some(RegisteredDriver { endpoint, .. }) = self.registered_driver(&volume.driver) else {
             let name = &volume.driver;
-            return Err(PublishAttemptError::NotSent(format!("driver {name} is not registered on this node")));
+            return Err(PublishAttemptError::NotSent(format!(
+                "driver {name} is not registered on this node"
+            )));
         };
-        let takes_group = driver_calls::supports_mount_group(&**clock, &endpoint)
-            .await
-            .map_err(|status| PublishAttemptError::NotSent(driver_calls::describe_status(&status)))?;
+        let takes_group =
+            driver_calls::supports_mount_group(&**clock, &endpoint).await.map_err(|status| {
+                PublishAttemptError::NotSent(driver_calls::describe_status(&status))
+            })?;
         let tokens = self.collect_tokens(&pod, &driver).await.map_err(|error| {
             // As the kubelet does, the volume is not asked for.
             PublishAttemptError::NotSent(error.to_string())
@@ -329,19 +351,25 @@ impl FakeKubelet {
             supports_mount_group: takes_group,
             target: &target.to_string_lossy(),
         });
-        driver_calls::publish_volume(&**clock, &endpoint, request).await.map_err(PublishAttemptError::DriverError)
+        driver_calls::publish_volume(&**clock, &endpoint, request)
+            .await
+            .map_err(PublishAttemptError::DriverError)
     }
 
-    fn find_volume(&self, key: &VolumeKey) -> Result<(PodSpec, InlineVolume, CsiDriverObject), PublishAttemptError> {
+    fn find_volume(
+        &self,
+        key: &VolumeKey,
+    ) -> Result<(PodSpec, InlineVolume, CsiDriverObject), PublishAttemptError> {
         let gone = || PublishAttemptError::NotSent(format!("there is no volume {key} any more"));
         let state = self.0.state.lock();
         let pod = state.pods.get(&key.pod_uid).ok_or_else(gone)?;
         let volume = pod.volumes.iter().find(|it| it.name == key.volume).ok_or_else(gone)?;
-        let driver = state.drivers.get(&volume.driver).cloned().unwrap_or_else(|| CsiDriverObject {
-            pod_info_on_mount: false,
-            requires_republish: false,
-            ..CsiDriverObject::new(&volume.driver)
-        });
+        let driver =
+            state.drivers.get(&volume.driver).cloned().unwrap_or_else(|| CsiDriverObject {
+                pod_info_on_mount: false,
+                requires_republish: false,
+                ..CsiDriverObject::new(&volume.driver)
+            });
         Ok((pod.clone(), volume.clone(), driver))
     }
 
@@ -360,7 +388,9 @@ impl FakeKubelet {
             let kept = self.0.state.lock().token_cache.get(pod, &request.audience, now);
             let token = match kept {
                 Some(token) => token,
-                None => self.0.token_minter.mint(pod, &request.audience, now, request.lifetime).await?,
+                None => {
+                    self.0.token_minter.mint(pod, &request.audience, now, request.lifetime).await?
+                }
             };
             self.0.state.lock().token_cache.insert(pod, &request.audience, now, &token);
             tokens.insert(request.audience.clone(), token);

@@ -46,13 +46,13 @@
 //! # }
 //! ```
 
-mod driver_calls;
-mod publish_request;
 mod directory;
+mod driver_calls;
 mod event;
 mod kubelet;
 mod lifecycle;
 mod pod;
+mod publish_request;
 mod registry;
 mod settings;
 mod token_minter;
@@ -63,4 +63,4 @@ pub use kubelet::FakeKubelet;
 pub use pod::{InlineVolume, PodSpec, RedactedString};
 pub use registry::RegisteredDriver;
 pub use settings::{CsiDriverObject, FakeKubeletSettings, TokenRequest};
-pub use token_minter::{OpaqueTokenMinter, MintedToken, TokenMintError, TokenMinter};
+pub use token_minter::{MintedToken, OpaqueTokenMinter, TokenMintError, TokenMinter};

@@ -136,12 +136,19 @@ impl VolumeLifecycle {
                 self.mount_state = VolumeMountState::Mounted;
                 self.publish_failures = 0;
                 self.publish_successes = self.publish_successes.saturating_add(1);
-                self.publish_due = sync_period.map(|period| now.saturating_add(self.republish_delay(period)));
+                self.publish_due =
+                    sync_period.map(|period| now.saturating_add(self.republish_delay(period)));
                 return;
             }
-            PublishCallResult::Failed { is_final } if self.mount_state != VolumeMountState::Mounted => {
+            PublishCallResult::Failed { is_final }
+                if self.mount_state != VolumeMountState::Mounted =>
+            {
                 let is_nothing = is_final && !self.is_found_on_disk;
-                self.mount_state = if is_nothing { VolumeMountState::Nothing } else { VolumeMountState::Uncertain };
+                self.mount_state = if is_nothing {
+                    VolumeMountState::Nothing
+                } else {
+                    VolumeMountState::Uncertain
+                };
             }
             PublishCallResult::Failed { .. } | PublishCallResult::NotSent => {}
         }
@@ -170,7 +177,8 @@ impl VolumeLifecycle {
 
     /// A number in `[0, 1)` that differs from volume to volume and from time to time.
     fn random_fraction(&self) -> f64 {
-        let digest = digest(&SHA256, format!("{}/{}", self.volume_id, self.publish_successes).as_bytes());
+        let digest =
+            digest(&SHA256, format!("{}/{}", self.volume_id, self.publish_successes).as_bytes());
         let mut bytes = [0; 4];
         bytes.copy_from_slice(&digest.as_ref()[..4]);
         f64::from(u32::from_be_bytes(bytes)) / (f64::from(u32::MAX) + 1.0)
@@ -277,7 +285,11 @@ mod tests {
         volume.mark_in_progress();
         volume.mark_pod_deleted(ms(2_000));
         assert_eq!(volume.next_due(), None);
-        volume.record_publish_result(PublishCallResult::Failed { is_final: false }, ms(120_000), MINUTE);
+        volume.record_publish_result(
+            PublishCallResult::Failed { is_final: false },
+            ms(120_000),
+            MINUTE,
+        );
         assert_eq!(volume.next_due(), Some(ms(120_064)));
     }
 

@@ -25,7 +25,14 @@ pub(crate) struct PublishRequestInputs<'a> {
 
 /// The request that the kubelet makes of it.
 pub(crate) fn build_publish_request(publish: PublishRequestInputs<'_>) -> NodePublishVolumeRequest {
-    let PublishRequestInputs { pod, volume, driver, tokens, supports_mount_group: takes_group, target } = publish;
+    let PublishRequestInputs {
+        pod,
+        volume,
+        driver,
+        tokens,
+        supports_mount_group: takes_group,
+        target,
+    } = publish;
     let mut volume_context = volume.attributes.clone();
     if driver.pod_info_on_mount {
         // What the user wrote under these keys is overwritten.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use lanyard_clock::Clock;
 use lanyard_grpc::registration::PluginInfo;
 
-use crate::driver_calls;
 use crate::directory::{KubeletDirectoryError, list_names};
+use crate::driver_calls;
 use crate::event::KubeletEvent;
 
 /// A driver that can be called.
@@ -69,7 +69,8 @@ impl DriverRegistry {
                 continue;
             }
             let outcome = self.register_driver(clock, directory, &name).await;
-            self.sockets.insert(name.clone(), RegistrationSocket { inode, is_accepted: outcome.is_ok() });
+            self.sockets
+                .insert(name.clone(), RegistrationSocket { inode, is_accepted: outcome.is_ok() });
             events.push(match outcome {
                 Ok((driver, node_id)) => KubeletEvent::Registered { driver, node_id },
                 Err(message) => KubeletEvent::RegistrationFailed { socket: name, message },
@@ -85,17 +86,19 @@ impl DriverRegistry {
         socket: &str,
     ) -> Result<(String, String), String> {
         let path = directory.join(socket);
-        let info = driver_calls::fetch_plugin_info(clock, &path).await.map_err(|it| driver_calls::describe_status(&it))?;
+        let info = driver_calls::fetch_plugin_info(clock, &path)
+            .await
+            .map_err(|it| driver_calls::describe_status(&it))?;
         let outcome = match validate_plugin_info(&info) {
-            Ok(()) => driver_calls::fetch_node_id(clock, Path::new(&info.endpoint))
-                .await
-                .map_err(|status| format!("NodeGetInfo: {}", driver_calls::describe_status(&status))),
+            Ok(()) => driver_calls::fetch_node_id(clock, Path::new(&info.endpoint)).await.map_err(
+                |status| format!("NodeGetInfo: {}", driver_calls::describe_status(&status)),
+            ),
             Err(problem) => Err(problem),
         };
         let problem = outcome.as_ref().err().map(String::as_str);
-        driver_calls::notify_registration(clock, &path, problem)
-            .await
-            .map_err(|it| format!("NotifyRegistrationStatus: {}", driver_calls::describe_status(&it)))?;
+        driver_calls::notify_registration(clock, &path, problem).await.map_err(|it| {
+            format!("NotifyRegistrationStatus: {}", driver_calls::describe_status(&it))
+        })?;
         let node_id = outcome?;
         let driver = info.name;
         let endpoint = info.endpoint.into();

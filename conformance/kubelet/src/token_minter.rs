@@ -88,7 +88,13 @@ impl TokenCache {
     }
 
     /// Keeps a token for four fifths of the life that it has left, unless it is kept already.
-    pub(crate) fn insert(&mut self, pod: &PodSpec, audience: &str, now: Timestamp, token: &MintedToken) {
+    pub(crate) fn insert(
+        &mut self,
+        pod: &PodSpec,
+        audience: &str,
+        now: Timestamp,
+        token: &MintedToken,
+    ) {
         let key = (pod.uid.clone(), audience.to_owned());
         if self.0.get(&key).is_some_and(|kept| kept.token == *token) {
             return;
@@ -151,7 +157,8 @@ mod tests {
     #[tokio::test]
     async fn minted_tokens_have_jwt_form_and_real_size() {
         let pod = PodSpec::new("ns", "pod", "uid");
-        let mint = |audience| OpaqueTokenMinter.mint(&pod, audience, at(0), Duration::from_hours(1));
+        let mint =
+            |audience| OpaqueTokenMinter.mint(&pod, audience, at(0), Duration::from_hours(1));
         let audience = "api://AzureADTokenExchange";
         let tokens = BTreeMap::from([(audience.to_owned(), mint(audience).await.unwrap())]);
         let text = render_tokens(&tokens);

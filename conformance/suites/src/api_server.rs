@@ -41,7 +41,12 @@ impl DynamicKind {
 
     /// `HostedClusterIdentities`.
     pub(crate) fn hosted_cluster_identities() -> Self {
-        Self::from_names("lanyard.dev", "v1alpha1", "HostedClusterIdentities", "hostedclusteridentities")
+        Self::from_names(
+            "lanyard.dev",
+            "v1alpha1",
+            "HostedClusterIdentities",
+            "hostedclusteridentities",
+        )
     }
 
     fn hypershift(kind: &str, plural: &str) -> Self {
@@ -77,7 +82,10 @@ pub(crate) async fn client_config(
 }
 
 /// A client that signs in as a user.
-pub(crate) async fn user_client(plane: &ControlPlane, user: &str) -> Result<Client, ApiServerError> {
+pub(crate) async fn user_client(
+    plane: &ControlPlane,
+    user: &str,
+) -> Result<Client, ApiServerError> {
     Ok(Client::try_from(client_config(plane, user).await?)?)
 }
 
@@ -97,7 +105,10 @@ pub(crate) async fn create_namespace(client: &Client, name: &str) -> Result<(), 
 }
 
 /// Makes a namespace unless it is there.
-pub(crate) async fn ensure_namespace_exists(client: &Client, name: &str) -> Result<(), kube::Error> {
+pub(crate) async fn ensure_namespace_exists(
+    client: &Client,
+    name: &str,
+) -> Result<(), kube::Error> {
     match create_namespace(client, name).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         answer => answer,

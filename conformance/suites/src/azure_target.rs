@@ -9,9 +9,9 @@ use serde_json::json;
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
+use crate::client_program::{ClientInputs, EnvironmentVariables};
 use crate::live_subscription::LiveSubscription;
 use crate::local_azure::{ControlApi, LocalAzure, LocalAzureError};
-use crate::client_program::{EnvironmentVariables, ClientInputs};
 use crate::recording_proxy::ForwardTarget;
 
 /// How a client signs in.
@@ -166,20 +166,26 @@ impl LocalAzureTarget {
         let (guests, world, minted) = runtime.block_on(async {
             let guests: TestClientCredentials = azure.control_api().get("guests").await?;
             let world: SeedDataResponse = azure.control_api().get("world").await?;
-            let minted: MintedTokenResponse = azure.control_api().post("federated-token", &json!({})).await?;
+            let minted: MintedTokenResponse =
+                azure.control_api().post("federated-token", &json!({})).await?;
             Ok::<_, LocalAzureError>((guests, world, minted))
         })?;
-        let vault_reader = world
-            .imds
-            .assigned
-            .into_iter()
-            .next()
-            .ok_or(AzureTargetError::MissingSeedData("identity that is assigned to the node"))?;
+        let vault_reader =
+            world.imds.assigned.into_iter().next().ok_or(AzureTargetError::MissingSeedData(
+                "identity that is assigned to the node",
+            ))?;
         let certificate = azure.directory().join("guest.pem");
         write_file(&certificate, &guests.certificate.certificate_pem)?;
         let token_file = azure.directory().join("guest-token");
         write_file(&token_file, &minted.token)?;
-        Ok(Self { azure, test_clients: guests, vault_reader, certificate_file: certificate, token_file, names: place })
+        Ok(Self {
+            azure,
+            test_clients: guests,
+            vault_reader,
+            certificate_file: certificate,
+            token_file,
+            names: place,
+        })
     }
 
     /// The host name of the vault with the credentials.
@@ -220,7 +226,9 @@ impl LocalAzureTarget {
     }
 
     /// A new version of the credential that the node's identity may read.
-    pub(crate) async fn rotate_component_credential(&self) -> Result<serde_json::Value, LocalAzureError> {
+    pub(crate) async fn rotate_component_credential(
+        &self,
+    ) -> Result<serde_json::Value, LocalAzureError> {
         self.control_api().rotate_credential(&self.names.component, 0).await
     }
 

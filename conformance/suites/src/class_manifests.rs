@@ -87,7 +87,14 @@ mod tests {
         };
         let objects = ["objectName: a\nobjectType: secret", "objectName: b\nobjectType: key"]
             .map(str::to_owned);
-        let class = class_manifest("n", "s", "azure", ClassIdentityMode::ManagedIdentity, &inputs, &objects);
+        let class = class_manifest(
+            "n",
+            "s",
+            "azure",
+            ClassIdentityMode::ManagedIdentity,
+            &inputs,
+            &objects,
+        );
         let parameters = &class["spec"]["parameters"];
         assert_eq!(parameters["keyvaultName"], "harbour");
         assert_eq!(parameters["userAssignedIdentityID"], "c");

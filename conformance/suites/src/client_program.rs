@@ -93,7 +93,11 @@ pub(crate) struct ClientProgram {
 }
 
 impl ClientProgram {
-    pub(crate) fn new(path: PathBuf, script: Option<PathBuf>, environment: EnvironmentVariables) -> Self {
+    pub(crate) fn new(
+        path: PathBuf,
+        script: Option<PathBuf>,
+        environment: EnvironmentVariables,
+    ) -> Self {
         Self { path, script, environment }
     }
 
@@ -103,7 +107,11 @@ impl ClientProgram {
     }
 
     /// Runs one case to its end.
-    pub(crate) fn run_case(&self, case: &str, inputs: &ClientInputs) -> Result<Value, ClientProgramError> {
+    pub(crate) fn run_case(
+        &self,
+        case: &str,
+        inputs: &ClientInputs,
+    ) -> Result<Value, ClientProgramError> {
         let mut command = self.command();
         command.arg(case).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let start = |source| ClientProgramError::Start { program: self.path.clone(), source };
@@ -121,12 +129,17 @@ impl ClientProgram {
             });
         }
         let answer = String::from_utf8_lossy(&output.stdout);
-        serde_json::from_str(&answer)
-            .map_err(|source| ClientProgramError::InvalidAnswer { answer: answer.trim().to_owned(), source })
+        serde_json::from_str(&answer).map_err(|source| ClientProgramError::InvalidAnswer {
+            answer: answer.trim().to_owned(),
+            source,
+        })
     }
 
     /// Starts the program with flags and listens to the events that it prints.
-    pub(crate) fn start_watching(&self, flags: &[(&str, &str)]) -> Result<WatchedClient, ClientProgramError> {
+    pub(crate) fn start_watching(
+        &self,
+        flags: &[(&str, &str)],
+    ) -> Result<WatchedClient, ClientProgramError> {
         let mut command = self.command();
         for (flag, value) in flags {
             command.arg(format!("-{flag}={value}"));
@@ -188,7 +201,10 @@ pub(crate) enum ClientEvent {
 
 impl WatchedClient {
     /// The next event.
-    pub(crate) fn next_event(&mut self, patience: Duration) -> Result<ClientEvent, ClientProgramError> {
+    pub(crate) fn next_event(
+        &mut self,
+        patience: Duration,
+    ) -> Result<ClientEvent, ClientProgramError> {
         match self.events.recv_timeout(patience) {
             Ok(line) => serde_json::from_str(&line)
                 .map_err(|source| ClientProgramError::InvalidAnswer { answer: line, source }),
@@ -235,7 +251,8 @@ mod tests {
 
     #[test]
     fn run_case_passes_inputs_and_returns_the_answer() {
-        let program = shell_program(r#"read -r line; echo "{\"case\": \"$1\", \"inputs\": $line}""#);
+        let program =
+            shell_program(r#"read -r line; echo "{\"case\": \"$1\", \"inputs\": $line}""#);
         let inputs = ClientInputs { tenant: "t".to_owned(), ..ClientInputs::default() };
         let answer = program.run_case("token", &inputs).expect("it answers");
         assert_eq!(answer["case"], "token");

@@ -97,7 +97,9 @@ impl Daemon {
     }
 
     fn read_log(&self) -> String {
-        fs::read(&self.log_path).map(|it| String::from_utf8_lossy(&it).into_owned()).unwrap_or_default()
+        fs::read(&self.log_path)
+            .map(|it| String::from_utf8_lossy(&it).into_owned())
+            .unwrap_or_default()
     }
 
     fn log_tail(&self) -> String {

@@ -9,8 +9,8 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_chang
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::daemon::{Daemon, DaemonError};
 use crate::client_program::EnvironmentVariables;
+use crate::daemon::{Daemon, DaemonError};
 use crate::volume::CsiDriverClient;
 
 /// How long a program may take until it answers.
@@ -119,11 +119,17 @@ impl DriverRotation {
 
 impl DriverFixtureDirectory {
     /// A directory of its own below `parent`.
-    pub(crate) fn new(parent: &Path, name: &str, kubeconfig: &Path) -> Result<Self, DriverProcessError> {
+    pub(crate) fn new(
+        parent: &Path,
+        name: &str,
+        kubeconfig: &Path,
+    ) -> Result<Self, DriverProcessError> {
         let nook = Self { root: parent.join(name), kubeconfig: kubeconfig.to_path_buf() };
-        for path in
-            [nook.kubelet_directory().join("pods"), nook.kubelet_directory().join("plugins_registry"), nook.provider_socket_directory()]
-        {
+        for path in [
+            nook.kubelet_directory().join("pods"),
+            nook.kubelet_directory().join("plugins_registry"),
+            nook.provider_socket_directory(),
+        ] {
             std::fs::create_dir_all(&path)
                 .map_err(|source| DriverProcessError::Directory { path, source })?;
         }

@@ -45,7 +45,8 @@ impl LanyardChart {
 }
 
 /// The variables with the directories in which Helm keeps files.
-pub(crate) const HOME_VARIABLES: [&str; 3] = ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"];
+pub(crate) const HOME_VARIABLES: [&str; 3] =
+    ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"];
 
 /// Helm did not do as it was told.
 #[derive(Debug, Error)]
@@ -127,7 +128,12 @@ impl Helm {
         self.run(&[&["uninstall", release][..], &place, &how].concat()).map(drop)
     }
 
-    fn run_on_release(&self, verb: &str, values: &Path, more: &[&str]) -> Result<String, HelmError> {
+    fn run_on_release(
+        &self,
+        verb: &str,
+        values: &Path,
+        more: &[&str],
+    ) -> Result<String, HelmError> {
         let (chart, values) = (self.directory.display().to_string(), values.display().to_string());
         let mut arguments = vec![
             verb,

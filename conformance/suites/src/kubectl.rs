@@ -57,11 +57,16 @@ impl Kubectl {
 
     /// Applies objects. The API decides, strictly: a field that it does not know is an error.
     pub(crate) fn apply(&self, objects: &Value) -> Result<(), KubectlError> {
-        self.run_with_input(&["apply", "--validate=strict", "--filename=-"], &objects.to_string()).map(drop)
+        self.run_with_input(&["apply", "--validate=strict", "--filename=-"], &objects.to_string())
+            .map(drop)
     }
 
     /// Makes a namespace in which objects of these definitions can be.
-    pub(crate) fn create_namespace_with_definitions(&self, namespace: &str, definitions: &str) -> Result<(), KubectlError> {
+    pub(crate) fn create_namespace_with_definitions(
+        &self,
+        namespace: &str,
+        definitions: &str,
+    ) -> Result<(), KubectlError> {
         self.run(&["apply", "--filename", definitions])?;
         self.apply(&json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace },

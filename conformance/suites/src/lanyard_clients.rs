@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
 use azure_core::http::ClientOptions;
-use lanyard_api::{VaultObjectEntry, ProviderParameters};
+use lanyard_api::{ProviderParameters, VaultObjectEntry};
 use lanyard_azure::{AzureTransport, AzureTransportError, AzureTransportSettings};
 use lanyard_clock::SystemClock;
 use lanyard_credential::{
@@ -17,9 +17,12 @@ use lanyard_credential::{
     ManagedIdentitySettingsError, ReloadingCertificateCredential, ReloadingCertificateOptions,
     TokenTransport, TokenTransportOptions,
 };
-use lanyard_keyvault::{FetchError, VolumeFileOptions, KeyVault, MountedFile, VaultReadError, fetch_files};
+use lanyard_keyvault::{
+    FetchError, KeyVault, MountedFile, VaultReadError, VolumeFileOptions, fetch_files,
+};
 use lanyard_node::{
-    FileEntry, TmpfsMount, TmpfsMountError, ParseFilePathError, PublishError, PublishOutcome, AtomicVolume,
+    AtomicVolume, FileEntry, ParseFilePathError, PublishError, PublishOutcome, TmpfsMount,
+    TmpfsMountError,
 };
 use thiserror::Error;
 
@@ -68,15 +71,17 @@ impl LanyardClients {
             trusted_roots_pem: way.roots.clone(),
             ..AzureTransportSettings::default()
         };
-        let transport =
-            AzureTransport::new(&settings, SystemClock::shared()).map_err(LanyardClientError::Transport)?;
+        let transport = AzureTransport::new(&settings, SystemClock::shared())
+            .map_err(LanyardClientError::Transport)?;
         Ok(Self { transport, imds_url: way.proxy.clone() })
     }
 
     fn token_transport_options(&self) -> TokenTransportOptions {
         let mut options = TokenTransportOptions::default();
-        options.client =
-            ClientOptions { transport: Some(self.transport.without_rate_limit()), ..ClientOptions::default() };
+        options.client = ClientOptions {
+            transport: Some(self.transport.without_rate_limit()),
+            ..ClientOptions::default()
+        };
         options
     }
 
@@ -113,18 +118,27 @@ impl LanyardClients {
         settings.tenant_id = Some(inputs.tenant.clone());
         settings.token_file = Some(PathBuf::from(&inputs.token_file));
         let transport = TokenTransport::new(self.token_transport_options());
-        FederatedTokenCredential::from_settings(settings, transport).map_err(LanyardClientError::Federated)
+        FederatedTokenCredential::from_settings(settings, transport)
+            .map_err(LanyardClientError::Federated)
     }
 
     /// A vault, read as the identity of the host.
-    pub(crate) fn open_vault(&self, url: &str, client: &str) -> Result<KeyVault, LanyardClientError> {
+    pub(crate) fn open_vault(
+        &self,
+        url: &str,
+        client: &str,
+    ) -> Result<KeyVault, LanyardClientError> {
         let credential = self.managed_identity_credential(client)?;
-        KeyVault::new(url, credential, self.transport.client_options()).map_err(LanyardClientError::Vault)
+        KeyVault::new(url, credential, self.transport.client_options())
+            .map_err(LanyardClientError::Vault)
     }
 }
 
 /// Asks for one token and forgets it.
-pub(crate) async fn request_token(credential: &dyn TokenCredential, scope: &str) -> Result<(), LanyardClientError> {
+pub(crate) async fn request_token(
+    credential: &dyn TokenCredential,
+    scope: &str,
+) -> Result<(), LanyardClientError> {
     credential.get_token(&[scope], None).await.map(drop).map_err(LanyardClientError::Token)
 }
 
@@ -166,7 +180,10 @@ impl MountedCredential {
     }
 
     /// Swaps the volume's content.
-    pub(crate) fn publish(&mut self, files: &[MountedFile]) -> Result<PublishOutcome, LanyardClientError> {
+    pub(crate) fn publish(
+        &mut self,
+        files: &[MountedFile],
+    ) -> Result<PublishOutcome, LanyardClientError> {
         let mut entries = Vec::with_capacity(files.len());
         for file in files {
             let path = file.path.parse().map_err(LanyardClientError::FilePath)?;
@@ -189,7 +206,9 @@ fn open_volume(directory: &Path) -> Result<AtomicVolume, PublishError> {
     const FIRST_SIZE: u64 = 256 * 1024;
     match TmpfsMount::mount_or_adopt(directory, FIRST_SIZE) {
         Ok(mount) => AtomicVolume::open_mounted(mount, SystemClock::shared()),
-        Err(TmpfsMountError::SystemCall { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+        Err(TmpfsMountError::SystemCall { source, .. })
+            if source.kind() == ErrorKind::PermissionDenied =>
+        {
             AtomicVolume::open(directory, SystemClock::shared())
         }
         Err(error) => Err(error.into()),

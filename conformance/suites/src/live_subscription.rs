@@ -39,7 +39,8 @@ pub(crate) struct LiveSubscriptionError {
 impl LiveSubscriptionError {
     /// What to set.
     pub(crate) fn hint() -> String {
-        let ways = SIGN_IN_VARIABLES.map(|(holder, variable)| format!("{variable} ({})", holder.name()));
+        let ways =
+            SIGN_IN_VARIABLES.map(|(holder, variable)| format!("{variable} ({})", holder.name()));
         format!(
             "name a tenant, a client, and a resource group and a vault secret that the client may \
              read; then one or more of {}, and {CREDENTIAL_FILE_VARIABLE} for the suite `go`. Nothing is \
@@ -60,14 +61,22 @@ impl fmt::Debug for LiveSubscription {
 
 impl LiveSubscription {
     /// Reads the variables, all problems at once.
-    pub(crate) fn parse(environment: BTreeMap<String, String>) -> Result<Self, LiveSubscriptionError> {
+    pub(crate) fn parse(
+        environment: BTreeMap<String, String>,
+    ) -> Result<Self, LiveSubscriptionError> {
         let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());
         let mut missing: Vec<&'static str> =
             REQUIRED_VARIABLES.into_iter().filter(|name| !is_set(name)).collect();
-        if !SIGN_IN_VARIABLES.iter().any(|(_, variable)| is_set(variable)) && !is_set(CREDENTIAL_FILE_VARIABLE) {
+        if !SIGN_IN_VARIABLES.iter().any(|(_, variable)| is_set(variable))
+            && !is_set(CREDENTIAL_FILE_VARIABLE)
+        {
             missing.push("AZURE_CLIENT_SECRET or another way to sign in");
         }
-        if missing.is_empty() { Ok(Self(environment)) } else { Err(LiveSubscriptionError { missing }) }
+        if missing.is_empty() {
+            Ok(Self(environment))
+        } else {
+            Err(LiveSubscriptionError { missing })
+        }
     }
 
     /// The inputs of a client; nothing if the environment has no such credential.
@@ -145,7 +154,9 @@ mod tests {
         let inputs = live.inputs(SignInMethod::Secret, "scope").expect("a secret is set");
         assert_eq!(inputs.client_secret, "value of AZURE_CLIENT_SECRET");
         assert_eq!(inputs.client, "value of AZURE_CLIENT_ID");
-        for other in [SignInMethod::Certificate, SignInMethod::Federated, SignInMethod::ManagedIdentity] {
+        for other in
+            [SignInMethod::Certificate, SignInMethod::Federated, SignInMethod::ManagedIdentity]
+        {
             assert!(live.inputs(other, "scope").is_none(), "{other:?}");
         }
         assert_eq!(live.credential_file(), None);

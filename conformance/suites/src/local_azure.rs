@@ -203,8 +203,10 @@ fn parse_session(line: &str) -> Result<LocalAzureSession, LocalAzureError> {
     if line.trim().is_empty() {
         return Err(LocalAzureError::NoSessionLine);
     }
-    serde_json::from_str(line)
-        .map_err(|source| LocalAzureError::UnexpectedOutput { line: line.trim().to_owned(), source })
+    serde_json::from_str(line).map_err(|source| LocalAzureError::UnexpectedOutput {
+        line: line.trim().to_owned(),
+        source,
+    })
 }
 
 /// The state lives in a temporary directory, so there is nothing to finish.

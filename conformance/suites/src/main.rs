@@ -5,23 +5,23 @@
 //! the suite to run.
 
 mod api_server;
-mod class_manifests;
-mod request_differences;
-mod daemon;
-mod proxied_request;
 mod azure_target;
+mod class_manifests;
+mod client_program;
+mod daemon;
+mod driver_processes;
 mod helm;
 mod kubectl;
+mod lanyard_clients;
 mod live_subscription;
 mod local_azure;
-mod lanyard_clients;
-mod driver_processes;
 mod node_plugin_process;
-mod client_program;
+mod proxied_request;
 mod recording_proxy;
 mod registrar;
-mod suite_setup;
+mod request_differences;
 mod suite_cluster;
+mod suite_setup;
 mod suites;
 mod toolbox;
 mod tutorial;
@@ -33,7 +33,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::suite_setup::{SuiteArgs, PreparedSuite, SuiteSetupError};
+use crate::suite_setup::{PreparedSuite, SuiteArgs, SuiteSetupError};
 
 fn main() -> ExitCode {
     let arguments = SuiteArgs::parse();

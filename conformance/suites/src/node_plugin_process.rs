@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::{SharedClock, SystemClock};
-use lanyard_kubelet::{CsiDriverObject, KubeletEvent, InlineVolume, FakeKubelet, PodSpec, VolumeKey};
+use lanyard_kubelet::{
+    CsiDriverObject, FakeKubelet, InlineVolume, KubeletEvent, PodSpec, VolumeKey,
+};
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
 use thiserror::Error;
@@ -96,7 +98,12 @@ impl NodePluginProcess {
         let root = self.root.path();
         let mut command = Command::new(&self.program);
         command.args(["node", "--log", "warn", "--nodeid", "localhost", "--healthz-port", "0"]);
-        command.args(["--metrics-addr", "127.0.0.1:0", "--rotation-poll-interval", self.rotation_interval]);
+        command.args([
+            "--metrics-addr",
+            "127.0.0.1:0",
+            "--rotation-poll-interval",
+            self.rotation_interval,
+        ]);
         command.arg("--kubelet-dir").arg(root).arg("--classes").arg(root.join(CLASS_FILE));
         command.arg("--endpoint").arg(format!("unix://{}", root.join("csi.sock").display()));
         command.envs(&self.environment).stdin(Stdio::null()).stdout(Stdio::null());

@@ -225,7 +225,8 @@ mod tests {
     #[test]
     fn a_recorded_request_prints_neither_token_nor_body() {
         let headers = [("Authorization", "Bearer marker")];
-        let exchange = proxied_request("https://vault.azure.net/", &headers, "client_secret=marker");
+        let exchange =
+            proxied_request("https://vault.azure.net/", &headers, "client_secret=marker");
         assert!(!format!("{exchange:?}").contains("marker"));
     }
 

@@ -64,10 +64,12 @@ const IMDS_ADDRESS: &str = "169.254.169.254";
 
 impl RecordingProxy {
     pub(crate) async fn start(upstream: &ForwardTarget) -> Result<Self, RecordingProxyError> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(RecordingProxyError::Listen)?;
+        let listener =
+            TcpListener::bind(("127.0.0.1", 0)).await.map_err(RecordingProxyError::Listen)?;
         let address = listener.local_addr().map_err(RecordingProxyError::Listen)?;
         let key = rcgen::KeyPair::generate().map_err(RecordingProxyError::Authority)?;
-        let mut parameters = rcgen::CertificateParams::new([]).map_err(RecordingProxyError::Authority)?;
+        let mut parameters =
+            rcgen::CertificateParams::new([]).map_err(RecordingProxyError::Authority)?;
         parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Constrained(0));
         parameters.distinguished_name.push(rcgen::DnType::CommonName, "conformance recorder");
         let roots = parameters.self_signed(&key).map_err(RecordingProxyError::Authority)?.pem();
@@ -133,7 +135,10 @@ async fn serve_plain_connection(stream: TcpStream, shared: Arc<RecordingProxySta
     drop(connection.with_upgrades().await);
 }
 
-fn open_tunnel(request: Request<Incoming>, shared: Arc<RecordingProxyState>) -> Response<Full<Bytes>> {
+fn open_tunnel(
+    request: Request<Incoming>,
+    shared: Arc<RecordingProxyState>,
+) -> Response<Full<Bytes>> {
     let Some(host) = request.uri().host().map(str::to_owned) else {
         return bad_gateway_response("CONNECT needs a host");
     };
@@ -154,7 +159,10 @@ fn open_tunnel(request: Request<Incoming>, shared: Arc<RecordingProxyState>) -> 
     Response::new(Full::default())
 }
 
-fn tls_acceptor(host: &str, issuer: &rcgen::Issuer<'static, rcgen::KeyPair>) -> Option<TlsAcceptor> {
+fn tls_acceptor(
+    host: &str,
+    issuer: &rcgen::Issuer<'static, rcgen::KeyPair>,
+) -> Option<TlsAcceptor> {
     let key = rcgen::KeyPair::generate().ok()?;
     let leaf =
         rcgen::CertificateParams::new([host.to_owned()]).ok()?.signed_by(&key, issuer).ok()?;
@@ -170,7 +178,11 @@ fn tls_acceptor(host: &str, issuer: &rcgen::Issuer<'static, rcgen::KeyPair>) -> 
     Some(TlsAcceptor::from(Arc::new(config)))
 }
 
-async fn forward_request(request: Request<Incoming>, base: &str, shared: &RecordingProxyState) -> Response<Full<Bytes>> {
+async fn forward_request(
+    request: Request<Incoming>,
+    base: &str,
+    shared: &RecordingProxyState,
+) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();
     let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes) else {
         return bad_gateway_response("the request ended early");

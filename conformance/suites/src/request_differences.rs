@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::proxied_request::{ProxiedRequest, RequestFields, InputNames};
+use crate::proxied_request::{InputNames, ProxiedRequest, RequestFields};
 
 /// A difference between their request and ours; `None` is a field that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -78,7 +78,9 @@ pub(crate) fn unexpected_differences(
         accepted.iter().filter(|entry| entry.cases.iter().any(|it| it == case)).collect();
     let mut found: Vec<String> = differences
         .iter()
-        .filter(|difference| !of_case.iter().any(|entry| entry.covers_request_and_field(difference)))
+        .filter(|difference| {
+            !of_case.iter().any(|entry| entry.covers_request_and_field(difference))
+        })
         .map(|difference| format!("new: {}", describe_difference(difference)))
         .collect();
     for entry in of_case {
@@ -108,7 +110,10 @@ fn describe_difference(difference: &RequestDifference) -> String {
     )
 }
 
-fn number_requests(exchanges: &[ProxiedRequest], known: &InputNames) -> BTreeMap<String, RequestFields> {
+fn number_requests(
+    exchanges: &[ProxiedRequest],
+    known: &InputNames,
+) -> BTreeMap<String, RequestFields> {
     let mut requests = BTreeMap::new();
     for exchange in exchanges {
         let title = exchange.pairing_key(known);
@@ -123,7 +128,11 @@ fn number_requests(exchanges: &[ProxiedRequest], known: &InputNames) -> BTreeMap
     requests
 }
 
-fn compare_fields(request: &str, theirs: &RequestFields, ours: &RequestFields) -> Vec<RequestDifference> {
+fn compare_fields(
+    request: &str,
+    theirs: &RequestFields,
+    ours: &RequestFields,
+) -> Vec<RequestDifference> {
     let mut names: Vec<&String> = theirs.keys().chain(ours.keys()).collect();
     names.sort_unstable();
     names.dedup();
@@ -139,7 +148,11 @@ fn compare_fields(request: &str, theirs: &RequestFields, ours: &RequestFields) -
         .collect()
 }
 
-fn whole_request_difference(request: &str, theirs: Option<&str>, ours: Option<&str>) -> RequestDifference {
+fn whole_request_difference(
+    request: &str,
+    theirs: Option<&str>,
+    ours: Option<&str>,
+) -> RequestDifference {
     RequestDifference {
         request: request.to_owned(),
         field: "request".to_owned(),
@@ -161,7 +174,12 @@ mod tests {
         }
     }
 
-    fn accepted_difference(field: &str, theirs: Option<&str>, ours: Option<&str>, reason: &str) -> AcceptedDifference {
+    fn accepted_difference(
+        field: &str,
+        theirs: Option<&str>,
+        ours: Option<&str>,
+        reason: &str,
+    ) -> AcceptedDifference {
         AcceptedDifference {
             cases: vec!["secret".to_owned()],
             requests: vec!["GET vault.azure.net/secrets/a".to_owned()],
@@ -172,7 +190,10 @@ mod tests {
         }
     }
 
-    fn found_differences(theirs: &[ProxiedRequest], ours: &[ProxiedRequest]) -> Vec<RequestDifference> {
+    fn found_differences(
+        theirs: &[ProxiedRequest],
+        ours: &[ProxiedRequest],
+    ) -> Vec<RequestDifference> {
         compare_requests(theirs, ours, &InputNames::default())
     }
 
@@ -187,7 +208,8 @@ mod tests {
     fn fields_that_differ_or_are_missing_are_found() {
         let theirs = [request("/secrets/a", "api-version=7.5&x=1")];
         let ours = [request("/secrets/a", "api-version=7.6&y=2")];
-        let fields: Vec<String> = found_differences(&theirs, &ours).into_iter().map(|it| it.field).collect();
+        let fields: Vec<String> =
+            found_differences(&theirs, &ours).into_iter().map(|it| it.field).collect();
         assert_eq!(fields, ["query.api-version", "query.x", "query.y"]);
     }
 
@@ -207,7 +229,8 @@ mod tests {
         let theirs = [request("/secrets/a", "api-version=7.5")];
         let ours = [request("/secrets/a", "api-version=7.6")];
         let found = found_differences(&theirs, &ours);
-        let good = accepted_difference("query.api-version", Some("7.5"), Some("7.6"), "newer client");
+        let good =
+            accepted_difference("query.api-version", Some("7.5"), Some("7.6"), "newer client");
         assert_eq!(
             unexpected_differences("secret", &found, std::slice::from_ref(&good)),
             Vec::<String>::new()
@@ -229,6 +252,9 @@ mod tests {
         let theirs = [request("/secrets/a", "x=1")];
         let ours = [request("/secrets/a", "")];
         let silent = accepted_difference("query.x", Some("1"), None, " ");
-        assert_eq!(unexpected_differences("secret", &found_differences(&theirs, &ours), &[silent]).len(), 1);
+        assert_eq!(
+            unexpected_differences("secret", &found_differences(&theirs, &ours), &[silent]).len(),
+            1
+        );
     }
 }

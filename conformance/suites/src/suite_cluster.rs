@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lanyard_clock::SystemClock;
-use lanyard_cluster::{LocalCluster, ClusterError, Options};
+use lanyard_cluster::{ClusterError, LocalCluster, Options};
 use tempfile::TempDir;
 use thiserror::Error;
 use tokio::runtime::Runtime;

@@ -1,8 +1,8 @@
 //! From arguments and environment to the trials of a suite.
 
-mod kubernetes_suite;
 mod api_server_suites;
 mod cluster_suites;
+mod kubernetes_suite;
 mod operator_suite;
 
 use std::any::Any;
@@ -17,7 +17,8 @@ use lanyard_api::{HostedCluster, ParameterProblems, ReadHostedClusterError};
 use lanyard_cluster::{ClusterError, ControlPlaneError, ControlPlaneOptions, NoFreePorts};
 use lanyard_desired::schema_cases::SchemaCasesError;
 use lanyard_desired::{
-    RenderContext, HostedClusterValidationError, ValidatedHostedCluster, desired_state, desired_proof_calls, validate,
+    HostedClusterValidationError, RenderContext, ValidatedHostedCluster, desired_proof_calls,
+    desired_state, validate,
 };
 use lanyard_vocabulary::Component;
 use libtest_mimic::Trial;
@@ -26,11 +27,11 @@ use thiserror::Error;
 use tokio::runtime::Runtime;
 
 use crate::api_server::ApiServerError;
-use crate::request_differences::AcceptedDifference;
-use crate::azure_target::{AzureTarget, AzureTargetError, LocalAzureTarget, HostedClusterNames};
+use crate::azure_target::{AzureTarget, AzureTargetError, HostedClusterNames, LocalAzureTarget};
+use crate::client_program::ClientProgram;
 use crate::kubectl::KubectlError;
 use crate::live_subscription::{LiveSubscription, LiveSubscriptionError};
-use crate::client_program::ClientProgram;
+use crate::request_differences::AcceptedDifference;
 use crate::suite_cluster::SuiteClusterError;
 use crate::suites::csi::SanityError;
 use crate::suites::kubernetes::ChartPermissionsError;
@@ -133,8 +134,12 @@ impl ConformanceSuite {
             Self::Kms => SuiteKind::ApiServer(api_server_suites::ApiServerSuite::Kms),
             Self::Kubernetes => SuiteKind::ApiServer(api_server_suites::ApiServerSuite::Kubernetes),
             Self::Operator => SuiteKind::ApiServer(api_server_suites::ApiServerSuite::Operator),
-            Self::MeasureOperator => SuiteKind::ApiServer(api_server_suites::ApiServerSuite::MeasureOperator),
-            Self::HostedCluster => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::HostedCluster),
+            Self::MeasureOperator => {
+                SuiteKind::ApiServer(api_server_suites::ApiServerSuite::MeasureOperator)
+            }
+            Self::HostedCluster => {
+                SuiteKind::Kubernetes(cluster_suites::ClusterSuite::HostedCluster)
+            }
             Self::Measure => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Measure),
         }
     }
@@ -250,9 +255,15 @@ pub(crate) fn prepare_suite(
     let runtime = Arc::new(Runtime::new().map_err(SuiteSetupError::Runtime)?);
     match arguments.suite.kind() {
         SuiteKind::Client(suite) => prepare_client_suite(suite, arguments, environment, runtime),
-        SuiteKind::ApiServer(_) | SuiteKind::Kubernetes(_) if arguments.live => Err(SuiteSetupError::NotLive),
-        SuiteKind::ApiServer(suite) => api_server_suites::prepare_api_server_suite(suite, arguments, &runtime),
-        SuiteKind::Kubernetes(suite) => cluster_suites::prepare_cluster_suite(suite, arguments, &runtime),
+        SuiteKind::ApiServer(_) | SuiteKind::Kubernetes(_) if arguments.live => {
+            Err(SuiteSetupError::NotLive)
+        }
+        SuiteKind::ApiServer(suite) => {
+            api_server_suites::prepare_api_server_suite(suite, arguments, &runtime)
+        }
+        SuiteKind::Kubernetes(suite) => {
+            cluster_suites::prepare_cluster_suite(suite, arguments, &runtime)
+        }
     }
 }
 
@@ -268,19 +279,32 @@ fn prepare_client_suite(
         AzureTarget::Live(LiveSubscription::parse(environment)?)
     } else {
         let place = hosted_cluster_names(&cluster)?;
-        AzureTarget::Local(Box::new(LocalAzureTarget::start(&arguments.lanyard, &text, place, &runtime)?))
+        AzureTarget::Local(Box::new(LocalAzureTarget::start(
+            &arguments.lanyard,
+            &text,
+            place,
+            &runtime,
+        )?))
     });
     let program = ClientProgram::new(path, arguments.script.clone(), ground.client_environment());
     let kept: Arc<dyn Any> = Arc::<AzureTarget>::clone(&ground);
     let trials = match suite {
         ClientSuite::Python => python::trials(&ground, &program),
         ClientSuite::Rust => rust::trials(&ground, &program),
-        ClientSuite::Go => {
-            go::trials(go::GoSuiteFixture { azure_target: ground, program, runtime, credentials: component_credentials(&cluster)? })
-        }
+        ClientSuite::Go => go::trials(go::GoSuiteFixture {
+            azure_target: ground,
+            program,
+            runtime,
+            credentials: component_credentials(&cluster)?,
+        }),
         ClientSuite::Requests => {
             let accepted = arguments.accepted.as_deref().map_or(Ok(Vec::new()), load_accepted)?;
-            requests::trials(requests::RequestsSuiteFixture { azure_target: ground, program, runtime, accepted })
+            requests::trials(requests::RequestsSuiteFixture {
+                azure_target: ground,
+                program,
+                runtime,
+                accepted,
+            })
         }
     };
     Ok(PreparedSuite { trials, keep_alive: kept })
@@ -298,12 +322,15 @@ fn parse_cluster(text: &str) -> Result<ValidatedHostedCluster, SuiteSetupError> 
 }
 
 fn load_text(path: &Path) -> Result<String, SuiteSetupError> {
-    fs::read_to_string(path).map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })
+    fs::read_to_string(path)
+        .map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })
 }
 
 fn load_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, SuiteSetupError> {
-    serde_saphyr::from_str(&load_text(path)?)
-        .map_err(|source| SuiteSetupError::Yaml { path: path.to_path_buf(), source: Box::new(source) })
+    serde_saphyr::from_str(&load_text(path)?).map_err(|source| SuiteSetupError::Yaml {
+        path: path.to_path_buf(),
+        source: Box::new(source),
+    })
 }
 
 /// The custom resource definitions in a directory.
@@ -321,19 +348,27 @@ fn control_plane_options(arguments: &SuiteArgs) -> Result<ControlPlaneOptions, S
 }
 
 fn load_accepted(path: &Path) -> Result<Vec<AcceptedDifference>, SuiteSetupError> {
-    let text =
-        fs::read(path).map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })?;
+    let text = fs::read(path)
+        .map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })?;
     serde_json::from_slice(&text)
         .map_err(|source| SuiteSetupError::AcceptedDifferences { path: path.to_path_buf(), source })
 }
 
-fn hosted_cluster_names(cluster: &ValidatedHostedCluster) -> Result<HostedClusterNames, SuiteSetupError> {
-    let (component, identity) = cluster.running_components().next().ok_or(SuiteSetupError::NoComponent)?;
+fn hosted_cluster_names(
+    cluster: &ValidatedHostedCluster,
+) -> Result<HostedClusterNames, SuiteSetupError> {
+    let (component, identity) =
+        cluster.running_components().next().ok_or(SuiteSetupError::NoComponent)?;
     let suffix = cluster.azure.cloud.endpoints().map_or("vault.azure.net", |it| it.vault_suffix);
     Ok(HostedClusterNames {
         subscription: cluster.azure.subscription.to_string(),
         resource_group: cluster.azure.resource_group.clone(),
-        forbidden_resource_group: cluster.azure.vnet.resource_group().map(str::to_owned).unwrap_or_default(),
+        forbidden_resource_group: cluster
+            .azure
+            .vnet
+            .resource_group()
+            .map(str::to_owned)
+            .unwrap_or_default(),
         vault_host: format!("{}.{suffix}", cluster.vault.name).to_ascii_lowercase(),
         vault_tenant: cluster.vault.tenant.0.to_string(),
         component: component.name().to_owned(),
@@ -352,7 +387,10 @@ fn component_credentials(
         .zip(classes)
         .map(|((component, _), class)| {
             let parameters = class.parse_parameters().map_err(SuiteSetupError::Class)?;
-            Ok((component, go::ComponentCredential { parameters, proof_calls: proofs.remove(&component) }))
+            Ok((
+                component,
+                go::ComponentCredential { parameters, proof_calls: proofs.remove(&component) },
+            ))
         })
         .collect()
 }

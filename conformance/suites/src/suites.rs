@@ -3,6 +3,7 @@
 pub(crate) mod chart;
 mod client_cases;
 pub(crate) mod csi;
+mod etcd_client;
 pub(crate) mod go;
 pub(crate) mod hosted_cluster;
 pub(crate) mod interop;
@@ -14,7 +15,6 @@ pub(crate) mod operator;
 pub(crate) mod python;
 pub(crate) mod requests;
 pub(crate) mod rust;
-mod etcd_client;
 
 use std::error::Error;
 use std::fmt;

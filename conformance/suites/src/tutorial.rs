@@ -177,7 +177,8 @@ mod tests {
     #[test]
     fn section_steps_returns_console_commands_and_output() {
         let page = Tutorial { text: PAGE.to_owned() };
-        let first = TutorialStep { command: "echo a \\\n    b".to_owned(), output: vec!["a b".to_owned()] };
+        let first =
+            TutorialStep { command: "echo a \\\n    b".to_owned(), output: vec!["a b".to_owned()] };
         let second = TutorialStep { command: "true".to_owned(), output: Vec::new() };
         assert_eq!(page.section_steps("One").expect("it is there"), [first, second]);
         assert!(matches!(page.section_steps("Two"), Err(TutorialError::NoSection(_))));

@@ -207,7 +207,10 @@ impl CsiDriverClient {
     /// Publishes a volume: asks for the capabilities first, as the kubelet does.
     pub(crate) async fn publish(&self, volume: &TestVolume) -> Result<(), CsiCallError> {
         let asked = csi::NodeGetCapabilitiesRequest::default();
-        self.client().node_get_capabilities(asked).await.map_err(call_error("NodeGetCapabilities"))?;
+        self.client()
+            .node_get_capabilities(asked)
+            .await
+            .map_err(call_error("NodeGetCapabilities"))?;
         if let Some(parent) = volume.target_path().parent() {
             // A driver that finds no directory says so better than we could.
             fs::create_dir_all(parent).unwrap_or_default();
@@ -220,7 +223,8 @@ impl CsiDriverClient {
 
     /// Unpublishes a volume.
     pub(crate) async fn unpublish(&self, volume: &TestVolume) -> Result<(), CsiCallError> {
-        let (volume_id, target_path) = (volume.volume_id(), volume.target_path().display().to_string());
+        let (volume_id, target_path) =
+            (volume.volume_id(), volume.target_path().display().to_string());
         let mut request = Request::new(csi::NodeUnpublishVolumeRequest { volume_id, target_path });
         request.set_timeout(CALL_DEADLINE);
         let answer = self.client().node_unpublish_volume(request).await;

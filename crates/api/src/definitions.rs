@@ -20,10 +20,10 @@ mod azure;
 mod encryption;
 mod hosted_cluster;
 mod hosted_cluster_identities;
-pub mod validation_messages;
 mod schema;
 #[cfg(test)]
 mod tests;
+pub mod validation_messages;
 
 pub use hosted_cluster::DEFAULT_ISSUER_URL;
 

@@ -26,19 +26,21 @@ pub mod objects;
 pub mod parameters;
 pub mod pod_status;
 pub mod secret_provider_class;
-mod yaml_source;
 mod time;
 pub mod volume_report;
+mod yaml_source;
 
 pub use canary_report::CanaryStatusReport;
 pub use hosted_cluster::{HostedCluster, ReadHostedClusterError};
 pub use hosted_cluster_identities::HostedClusterIdentities;
 pub use hosted_control_plane::HostedControlPlane;
 pub use key_order::sort_keys;
-pub use objects::{MountFileName, VaultObjectEntry, VaultObjectFormat, VaultObjectKind, VaultObjectVersion};
+pub use objects::{
+    MountFileName, VaultObjectEntry, VaultObjectFormat, VaultObjectKind, VaultObjectVersion,
+};
 pub use parameters::{IdentityMode, ParameterProblem, ParameterProblems, ProviderParameters};
 pub use pod_status::SecretProviderClassPodStatus;
 pub use secret_provider_class::SecretProviderClass;
-pub use yaml_source::is_unquoted_yaml_string;
 pub use time::truncate_to_second;
 pub use volume_report::{ObjectStatusReport, VolumeStatusReport};
+pub use yaml_source::is_unquoted_yaml_string;

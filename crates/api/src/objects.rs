@@ -219,7 +219,10 @@ fn entry_fields(entry: &VaultObjectEntry) -> Vec<(&'static str, String)> {
     push("objectType", Some(entry.kind.name().to_owned()));
     push("objectAlias", entry.alias.as_ref().map(|alias| single_quoted(alias.as_str())));
     push("objectVersion", entry.version.as_ref().map(|version| single_quoted(version.as_str())));
-    push("objectVersionHistory", (entry.history_length > 1).then(|| entry.history_length.to_string()));
+    push(
+        "objectVersionHistory",
+        (entry.history_length > 1).then(|| entry.history_length.to_string()),
+    );
     push("objectFormat", entry.format.map(|format| format.name().to_owned()));
     push("filePermission", entry.file_permission.map(|mode| format!("\"{mode:04o}\"")));
     fields

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use lanyard_vocabulary::{EntraClientId, Cloud, EntraTenantId, VaultName};
+use lanyard_vocabulary::{Cloud, EntraClientId, EntraTenantId, VaultName};
 
 use crate::objects::{VaultObjectEntry, parse_objects, render_objects};
 
@@ -205,9 +205,9 @@ impl ParameterProblem {
             | Self::NotBoolean { key, .. }
             | Self::Invalid { key, .. } => (*key).to_owned(),
             Self::MultipleIdentityModes { keys } => keys.join(", "),
-            Self::InvalidObjects { .. } | Self::TooManyObjects { .. } | Self::MoreObjectProblems { .. } => {
-                "objects".to_owned()
-            }
+            Self::InvalidObjects { .. }
+            | Self::TooManyObjects { .. }
+            | Self::MoreObjectProblems { .. } => "objects".to_owned(),
             Self::InvalidObject { index, field: "", .. } => format!("objects[{index}]"),
             Self::InvalidObject { index, field, .. } => format!("objects[{index}].{field}"),
         }
@@ -231,7 +231,9 @@ impl ParameterProblem {
             Self::TooManyObjects { .. } => {
                 Some("divide the objects among several SecretProviderClasses".to_owned())
             }
-            Self::Invalid { .. } | Self::InvalidObject { .. } | Self::MoreObjectProblems { .. } => None,
+            Self::Invalid { .. } | Self::InvalidObject { .. } | Self::MoreObjectProblems { .. } => {
+                None
+            }
         }
     }
 }

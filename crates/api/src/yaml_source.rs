@@ -217,7 +217,9 @@ impl<'text> YamlNodeReader<'text> {
             if !known.insert(key.clone()) {
                 return Err(self.error_at_position(format!("the key `{key}` is there twice")));
             }
-            let Some(event) = self.next_node_event()? else { return Ok(YamlNode::Mapping(entries)) };
+            let Some(event) = self.next_node_event()? else {
+                return Ok(YamlNode::Mapping(entries));
+            };
             let value = self.read_node(event)?;
             entries.push((key, value));
         }
@@ -245,7 +247,11 @@ mod tests {
     fn a_scalar_keeps_its_source_text_whatever_it_looks_like() {
         for text in ["0644", "true", "null", "1e5", "0x1f", "~", "2026-11-21", "1_000", ".5"] {
             let node = parse_yaml_node(&format!("key: {text}")).unwrap();
-            assert_eq!(node, YamlNode::Mapping(vec![("key".to_owned(), plain_scalar(text))]), "{text}");
+            assert_eq!(
+                node,
+                YamlNode::Mapping(vec![("key".to_owned(), plain_scalar(text))]),
+                "{text}"
+            );
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use k8s_openapi::Resource;
-use lanyard_api::pod_status::{SecretProviderClassPodStatusStatus, SecretProviderClassObject};
+use lanyard_api::pod_status::{SecretProviderClassObject, SecretProviderClassPodStatusStatus};
 use lanyard_api::secret_provider_class::{SecretObject, SecretObjectData, SecretProviderClassSpec};
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use azure_core::credentials::TokenCredential;
 use azure_core::http::Url;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 
-use crate::authenticated_client::{AzureCallError, AuthenticatedClient, AzureResponse, arm_scope};
+use crate::authenticated_client::{AuthenticatedClient, AzureCallError, AzureResponse, arm_scope};
 use crate::transport::AzureTransport;
 
 /// A client of Azure Resource Manager in one cloud, for one identity.
@@ -33,7 +33,11 @@ impl ArmClient {
     }
 
     /// GET of `path` (a resource id or a collection below one) in `api_version`.
-    pub async fn fetch(&self, path: &str, api_version: &str) -> Result<AzureResponse, AzureCallError> {
+    pub async fn fetch(
+        &self,
+        path: &str,
+        api_version: &str,
+    ) -> Result<AzureResponse, AzureCallError> {
         let mut url: Url = match format!("{}{path}", self.endpoint).parse() {
             Ok(url) if path.starts_with('/') => url,
             _ => return Err(AzureCallError::InvalidTarget { target: path.to_owned() }),

@@ -11,8 +11,8 @@ use lanyard_vocabulary::Cloud;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 
 use crate::bearer_token_policy::BearerTokenPolicy;
-use crate::rate_limited_client::ThrottledError;
 use crate::error_details::AzureErrorDetails;
+use crate::rate_limited_client::ThrottledError;
 use crate::transport::AzureTransport;
 
 /// Makes requests for one identity and one audience.
@@ -174,7 +174,11 @@ impl AzureCallError {
 
 impl AuthenticatedClient {
     /// A caller with tokens of `credential` for `scope`.
-    pub fn new(scope: String, credential: Arc<dyn TokenCredential>, transport: &AzureTransport) -> Self {
+    pub fn new(
+        scope: String,
+        credential: Arc<dyn TokenCredential>,
+        transport: &AzureTransport,
+    ) -> Self {
         let pipeline = Pipeline::new(
             option_env!("CARGO_PKG_NAME"),
             option_env!("CARGO_PKG_VERSION"),
@@ -219,7 +223,9 @@ impl AuthenticatedClient {
         // Neither in messages: a query may carry a signature, a URL a password.
         let place = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
         if url.scheme() != "https" {
-            return Err(AzureCallError::InvalidTarget { target: format!("{}://{place}", url.scheme()) });
+            return Err(AzureCallError::InvalidTarget {
+                target: format!("{}://{place}", url.scheme()),
+            });
         }
         let target = format!("{method} {place}");
         let mut request = Request::new(url.clone(), method);
@@ -273,9 +279,10 @@ fn parse_response(target: &str, response: &RawResponse) -> Result<AzureResponse,
         401 => AzureCallError::Unauthorized { target, code, message },
         403 => AzureCallError::Forbidden { target, code, message },
         404 => AzureCallError::NotFound { target, code, message },
-        429 => {
-            AzureCallError::Throttled { target, pause: reply::retry_after_from_headers(response.headers()) }
-        }
+        429 => AzureCallError::Throttled {
+            target,
+            pause: reply::retry_after_from_headers(response.headers()),
+        },
         _ => AzureCallError::UnexpectedStatus { target, status, code, message },
     })
 }
@@ -300,9 +307,15 @@ mod tests {
         assert_eq!(scope("https://example.com/"), None);
     }
 
-    fn parse_body_with_status(status: u16, body: &'static str) -> Result<AzureResponse, AzureCallError> {
+    fn parse_body_with_status(
+        status: u16,
+        body: &'static str,
+    ) -> Result<AzureResponse, AzureCallError> {
         let status = StatusCode::from(status);
-        parse_response("GET /subscriptions/s", &RawResponse::from_bytes(status, Headers::new(), body))
+        parse_response(
+            "GET /subscriptions/s",
+            &RawResponse::from_bytes(status, Headers::new(), body),
+        )
     }
 
     #[test]

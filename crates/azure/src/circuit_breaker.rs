@@ -56,7 +56,9 @@ impl CircuitBreaker {
             BreakerState::Closed => Duration::ZERO,
             BreakerState::Open { until } => until.saturating_sub(now),
             // It will be known soon.
-            BreakerState::Probing { until, .. } => until.saturating_sub(now).min(PROBE_POLL_INTERVAL),
+            BreakerState::Probing { until, .. } => {
+                until.saturating_sub(now).min(PROBE_POLL_INTERVAL)
+            }
         }
     }
 
@@ -103,8 +105,7 @@ impl CircuitBreaker {
         };
         if opens {
             let doubled = policy.initial_pause.saturating_mul(2_u32.saturating_pow(self.pauses));
-            let pause =
-                doubled.min(policy.max_pause).mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
+            let pause = doubled.min(policy.max_pause).mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
             self.pauses = self.pauses.saturating_add(1);
             self.state = BreakerState::Open { until: now.saturating_add(pause) };
         }
@@ -141,7 +142,10 @@ mod tests {
 
     #[test]
     fn consecutive_failures_open_the_breaker_and_a_success_resets_the_count() {
-        assert_eq!(breaker_after_failures(2, seconds(0)).remaining_pause(seconds(0)), Duration::ZERO);
+        assert_eq!(
+            breaker_after_failures(2, seconds(0)).remaining_pause(seconds(0)),
+            Duration::ZERO
+        );
         assert_eq!(breaker_after_failures(3, seconds(0)).remaining_pause(seconds(0)), seconds(10));
         let mut breaker = breaker_after_failures(2, seconds(0));
         breaker.record_success();
@@ -165,7 +169,8 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let (mut breaker, mut now, mut pauses) = (breaker_after_failures(3, seconds(0)), seconds(0), Vec::new());
+        let (mut breaker, mut now, mut pauses) =
+            (breaker_after_failures(3, seconds(0)), seconds(0), Vec::new());
         for _ in 0..5 {
             let pause = breaker.remaining_pause(now);
             pauses.push(pause.as_secs());

@@ -85,7 +85,10 @@ mod tests {
         assert_eq!((refusal.code.as_deref(), &*refusal.message), (Some("Forbidden"), "no"));
         let body =
             r#"{"error":{"code":"AuthorizationFailed","message":"m","innererror":{"code":""}}}"#;
-        assert_eq!(AzureErrorDetails::parse(body.as_bytes()).most_specific_code(), Some("AuthorizationFailed"));
+        assert_eq!(
+            AzureErrorDetails::parse(body.as_bytes()).most_specific_code(),
+            Some("AuthorizationFailed")
+        );
         for body in
             ["", "{}", "[]", r#"{"error":null}"#, r#"{"error":{"code":7}}"#, "<html>gateway"]
         {
@@ -116,7 +119,8 @@ mod tests {
         let json =
             serde_json::json!({"error": {"code": page, "message": page, "innererror": inner}});
         for body in [page, json.to_string()] {
-            let told = format!("{:?}", AzureErrorDetails::parse_redacting(body.as_bytes(), &[SEED]));
+            let told =
+                format!("{:?}", AzureErrorDetails::parse_redacting(body.as_bytes(), &[SEED]));
             assert!(told.contains("value=[redacted]") && !told.contains("AAEC"), "{told}");
         }
     }

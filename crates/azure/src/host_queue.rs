@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::circuit_breaker::{CircuitBreaker, BreakerProbe};
+use crate::circuit_breaker::{BreakerProbe, CircuitBreaker};
 use crate::rate_limiter::{RateLimiter, RequestRate};
 
 /// Which of the requests that wait for a host goes first.
@@ -71,7 +71,11 @@ pub(crate) enum QueueDecision {
 
 impl HostQueue {
     /// Joins the queue; the bell rings when it is time to [`Self::decide`] again.
-    pub(crate) fn enqueue(&mut self, priority: RequestPriority, asker: FlowId) -> (QueuePosition, Arc<Notify>) {
+    pub(crate) fn enqueue(
+        &mut self,
+        priority: RequestPriority,
+        asker: FlowId,
+    ) -> (QueuePosition, Arc<Notify>) {
         // The round that is under way: nobody is put before it for having been away.
         let equals = (priority, 0, 0)..=(priority, u64::MAX, u64::MAX);
         let round = self.queue.range(equals).next().map_or(0, |((_, round, _), _)| *round);
@@ -88,7 +92,12 @@ impl HostQueue {
     }
 
     /// What the one at `place` does now.
-    pub(crate) fn decide(&mut self, place: QueuePosition, now: Duration, rate: RequestRate) -> QueueDecision {
+    pub(crate) fn decide(
+        &mut self,
+        place: QueuePosition,
+        now: Duration,
+        rate: RequestRate,
+    ) -> QueueDecision {
         let outage = self.circuit_breaker.remaining_pause(now);
         if !outage.is_zero() {
             return QueueDecision::CircuitOpen(outage);
@@ -124,9 +133,16 @@ impl HostQueue {
     }
 
     /// How long the one at `place` will wait, if nobody passes it.
-    pub(crate) fn estimated_wait(&self, place: QueuePosition, now: Duration, rate: RequestRate) -> Duration {
+    pub(crate) fn estimated_wait(
+        &self,
+        place: QueuePosition,
+        now: Duration,
+        rate: RequestRate,
+    ) -> Duration {
         let ahead = u32::try_from(self.queue.range(..place).count()).unwrap_or(u32::MAX);
-        self.rate_limiter.time_until_ready(now, rate).saturating_add(rate.interval().saturating_mul(ahead))
+        self.rate_limiter
+            .time_until_ready(now, rate)
+            .saturating_add(rate.interval().saturating_mul(ahead))
     }
 
     /// Whether requests wait for the host.
@@ -159,14 +175,20 @@ mod tests {
     fn higher_priority_goes_first_and_equal_priorities_keep_their_order() {
         let mut host = HostQueue::default();
         host.rate_limiter.take_token(Duration::ZERO, RATE);
-        let priorities =
-            [RequestPriority::Low, RequestPriority::Normal, RequestPriority::Low, RequestPriority::High, RequestPriority::High];
+        let priorities = [
+            RequestPriority::Low,
+            RequestPriority::Normal,
+            RequestPriority::Low,
+            RequestPriority::High,
+            RequestPriority::High,
+        ];
         let places = priorities.map(|priority| host.enqueue(priority, ONE).0);
         let (mut now, mut order) = (Duration::ZERO, Vec::new());
         while order.len() < places.len() {
             now += TENTH;
             let gone = places.iter().position(|place| {
-                !order.contains(place) && host.decide(*place, now, RATE) == QueueDecision::SendNow(None)
+                !order.contains(place)
+                    && host.decide(*place, now, RATE) == QueueDecision::SendNow(None)
             });
             order.push(places[gone.unwrap()]);
         }
@@ -226,7 +248,8 @@ mod tests {
     #[test]
     fn cancelled_requests_do_not_delay_later_requests_of_the_same_flow() {
         let mut host = HostQueue::default();
-        let places: Vec<_> = (0..9).map(|_| host.enqueue(RequestPriority::High, FlowId(1)).0).collect();
+        let places: Vec<_> =
+            (0..9).map(|_| host.enqueue(RequestPriority::High, FlowId(1)).0).collect();
         for _ in 0..3 {
             host.enqueue(RequestPriority::High, FlowId(2));
         }

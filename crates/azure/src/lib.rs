@@ -8,23 +8,23 @@
 //! because they know what a token request may repeat.
 
 mod arm_client;
+mod authenticated_client;
 mod bearer_token_policy;
 mod circuit_breaker;
-mod authenticated_client;
-mod rate_limiter;
-mod rate_limited_client;
 mod error_details;
+mod host_queue;
+mod rate_limited_client;
+mod rate_limiter;
 mod retry;
 mod transport;
-mod host_queue;
 
 pub use arm_client::ArmClient;
+pub use authenticated_client::{AuthenticatedClient, AzureCallError, AzureResponse};
 pub use bearer_token_policy::BearerTokenPolicy;
 pub use circuit_breaker::CircuitBreakerPolicy;
-pub use authenticated_client::{AzureCallError, AuthenticatedClient, AzureResponse};
-pub use rate_limiter::RequestRate;
-pub use rate_limited_client::{ThrottleCause, ThrottledError};
 pub use error_details::AzureErrorDetails;
+pub use host_queue::{FlowId, RequestPriority};
+pub use rate_limited_client::{ThrottleCause, ThrottledError};
+pub use rate_limiter::RequestRate;
 pub use retry::RetryPolicy;
 pub use transport::{AzureTransport, AzureTransportError, AzureTransportSettings};
-pub use host_queue::{FlowId, RequestPriority};

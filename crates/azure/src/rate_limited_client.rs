@@ -16,10 +16,10 @@ use lanyard_credential::reply::retry_after;
 use parking_lot::Mutex;
 use tracing::{debug, warn};
 
-use crate::circuit_breaker::{CircuitBreakerPolicy, BreakerProbe};
+use crate::circuit_breaker::{BreakerProbe, CircuitBreakerPolicy};
+use crate::host_queue::{FlowId, HostQueue, QueueDecision, QueuePosition, RequestPriority};
 use crate::rate_limiter::{MAX_COOL_DOWN, RequestRate};
-use crate::retry::{RetryPolicy, AttemptOutcome};
-use crate::host_queue::{FlowId, HostQueue, QueuePosition, RequestPriority, QueueDecision};
+use crate::retry::{AttemptOutcome, RetryPolicy};
 
 /// A request was not sent, because its host is left alone for longer than a request waits.
 ///
@@ -136,7 +136,11 @@ pub(crate) struct RateLimitedClient {
 }
 
 impl RateLimitedClient {
-    pub(crate) fn new(inner: Arc<dyn HttpClient>, clock: SharedClock, policy: RequestPolicy) -> Self {
+    pub(crate) fn new(
+        inner: Arc<dyn HttpClient>,
+        clock: SharedClock,
+        policy: RequestPolicy,
+    ) -> Self {
         let (priority, flow) = (RequestPriority::default(), FlowId::default());
         Self { inner, clock, policy, hosts: Arc::default(), priority, flow }
     }
@@ -152,22 +156,30 @@ impl RateLimitedClient {
         let patience = self.policy.retry.cap;
         let (place, bell) = self.with_host(host, |known| known.enqueue(self.priority, self.flow));
         let _queued = QueuedRequestGuard { client: self, host, position: place };
-        let refuse =
-            |because, remaining| ThrottledError { host: host.to_owned(), cause: because, remaining };
+        let refuse = |because, remaining| ThrottledError {
+            host: host.to_owned(),
+            cause: because,
+            remaining,
+        };
         loop {
             let now = self.clock.monotonic();
             let left = patience.saturating_sub(now.saturating_sub(began));
             let (step, estimate, because) = self.with_host(host, |known| {
                 let step = known.decide(place, now, self.policy.rate);
                 let is_throttled = known.rate_limiter.is_throttled(now);
-                let because =
-                    if is_throttled { ThrottleCause::Throttled } else { ThrottleCause::LocalRateLimit };
+                let because = if is_throttled {
+                    ThrottleCause::Throttled
+                } else {
+                    ThrottleCause::LocalRateLimit
+                };
                 (step, known.estimated_wait(place, now, self.policy.rate), because)
             });
             let pause = match step {
                 // The place is gone already; leaving it again rings for the next.
                 QueueDecision::SendNow(probe) => return Ok(probe),
-                QueueDecision::CircuitOpen(pause) => return Err(refuse(ThrottleCause::CircuitOpen, pause)),
+                QueueDecision::CircuitOpen(pause) => {
+                    return Err(refuse(ThrottleCause::CircuitOpen, pause));
+                }
                 // Whoever passes makes it longer, which is seen by asking again.
                 QueueDecision::Wait(_) | QueueDecision::WaitInQueue if estimate > left => {
                     return Err(refuse(because, estimate));
@@ -204,7 +216,9 @@ impl RateLimitedClient {
                     let most = self.policy.breaker.map_or(pause, |policy| policy.max_pause);
                     known.rate_limiter.start_cool_down(now, pause.min(most), rate);
                 }
-                AttemptOutcome::Responded { status: ..500, .. } => known.rate_limiter.record_success(),
+                AttemptOutcome::Responded { status: ..500, .. } => {
+                    known.rate_limiter.record_success()
+                }
                 _ => {}
             }
             let Some(policy) = self.policy.breaker else { return };
@@ -248,7 +262,8 @@ impl Drop for InFlightRequest<'_> {
     fn drop(&mut self) {
         if let Some(probe) = self.probe {
             let now = self.client.clock.monotonic();
-            self.client.with_host(self.host, |known| known.circuit_breaker.abandon_probe(probe, now));
+            self.client
+                .with_host(self.host, |known| known.circuit_breaker.abandon_probe(probe, now));
         }
     }
 }
@@ -269,7 +284,8 @@ impl HttpClient for RateLimitedClient {
             let outcome = classify_attempt(&result, self.clock.now());
             sent.complete(outcome);
             let retry = self.policy.retry;
-            let Some(pause) = retry.delay_before_retry(attempt, request.method(), outcome, fastrand::f64())
+            let Some(pause) =
+                retry.delay_before_retry(attempt, request.method(), outcome, fastrand::f64())
             else {
                 return result;
             };
@@ -281,7 +297,10 @@ impl HttpClient for RateLimitedClient {
     }
 }
 
-fn classify_attempt(result: &azure_core::Result<AsyncRawResponse>, now: Timestamp) -> AttemptOutcome {
+fn classify_attempt(
+    result: &azure_core::Result<AsyncRawResponse>,
+    now: Timestamp,
+) -> AttemptOutcome {
     match result {
         Ok(response) => AttemptOutcome::Responded {
             status: response.status().into(),
@@ -346,7 +365,9 @@ mod tests {
         task.await.unwrap()
     }
 
-    fn rate_limited_client(replies: &[(u16, HeaderPairs)]) -> (Arc<RateLimitedClient>, Arc<ScriptedAzureClient>, ManualClock) {
+    fn rate_limited_client(
+        replies: &[(u16, HeaderPairs)],
+    ) -> (Arc<RateLimitedClient>, Arc<ScriptedAzureClient>, ManualClock) {
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
         let inner = Arc::new(ScriptedAzureClient {
             replies: Mutex::new(replies.iter().copied().collect()),
@@ -354,7 +375,8 @@ mod tests {
             ..ScriptedAzureClient::default()
         });
         let shared: Arc<dyn HttpClient> = Arc::<ScriptedAzureClient>::clone(&inner);
-        let client = RateLimitedClient::new(shared, Arc::new(clock.clone()), RequestPolicy::default());
+        let client =
+            RateLimitedClient::new(shared, Arc::new(clock.clone()), RequestPolicy::default());
         (Arc::new(client), inner, clock)
     }
 
@@ -363,7 +385,11 @@ mod tests {
         let mut hosts = HostTable::default();
         let (place, _bell) =
             hosts.entry("waited-for", SECOND).enqueue(RequestPriority::Low, FlowId::default());
-        hosts.entry("cooling", SECOND).rate_limiter.start_cool_down(SECOND, MAX_COOL_DOWN, RequestRate::default());
+        hosts.entry("cooling", SECOND).rate_limiter.start_cool_down(
+            SECOND,
+            MAX_COOL_DOWN,
+            RequestRate::default(),
+        );
         hosts.entry("new", SECOND + MAX_COOL_DOWN);
         assert!(hosts.0.contains_key("cooling"));
         hosts.entry("newer", SECOND + IDLE_TIMEOUT);
@@ -371,7 +397,11 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, ["new", "newer", "waited-for"]);
         hosts.entry("waited-for", SECOND + IDLE_TIMEOUT).dequeue(place);
-        hosts.entry("throttled", IDLE_TIMEOUT).rate_limiter.start_cool_down(IDLE_TIMEOUT, MAX_COOL_DOWN, RequestRate::default());
+        hosts.entry("throttled", IDLE_TIMEOUT).rate_limiter.start_cool_down(
+            IDLE_TIMEOUT,
+            MAX_COOL_DOWN,
+            RequestRate::default(),
+        );
 
         for number in 0..MAX_HOSTS * 3 {
             let now = SECOND * u32::try_from(number / 10).unwrap() + IDLE_TIMEOUT;
@@ -386,7 +416,8 @@ mod tests {
     #[tokio::test]
     async fn throttling_of_one_request_delays_all_requests_to_that_host() {
         let throttled: HeaderPairs = &[("retry-after", "10")];
-        let (client, inner, clock) = rate_limited_client(&[(429, throttled), (200, &[]), (200, &[])]);
+        let (client, inner, clock) =
+            rate_limited_client(&[(429, throttled), (200, &[]), (200, &[])]);
         let both = {
             let client = Arc::clone(&client);
             // The second asks while the first is being told to stay away.
@@ -409,7 +440,9 @@ mod tests {
     #[tokio::test]
     async fn cool_down_started_during_the_wait_delays_the_queued_request() {
         let (client, inner, clock) = rate_limited_client(&[(200, &[])]);
-        client.with_host(HOST, |host| host.rate_limiter.start_cool_down(Duration::ZERO, SECOND, RequestRate::default()));
+        client.with_host(HOST, |host| {
+            host.rate_limiter.start_cool_down(Duration::ZERO, SECOND, RequestRate::default())
+        });
         let waiting = {
             let client = Arc::clone(&client);
             tokio::spawn(async move { client.execute_request(&request()).await })
@@ -417,7 +450,9 @@ mod tests {
         while clock.sleeper_count() == 0 {
             tokio::task::yield_now().await;
         }
-        client.with_host(HOST, |host| host.rate_limiter.start_cool_down(Duration::ZERO, SECOND * 5, RequestRate::default()));
+        client.with_host(HOST, |host| {
+            host.rate_limiter.start_cool_down(Duration::ZERO, SECOND * 5, RequestRate::default())
+        });
         run_with_clock(&clock, async move { waiting.await.unwrap().unwrap() }).await;
         assert_eq!(*inner.request_times.lock(), [SECOND * 5]);
     }
@@ -442,11 +477,15 @@ mod tests {
     #[tokio::test]
     async fn high_priority_requests_are_sent_before_lower_priorities() {
         let (client, inner, clock) = rate_limited_client(&[(200, &[][..]); 6]);
-        let slow = RequestPolicy { rate: RequestRate { per_second: 1, burst: 1 }, ..RequestPolicy::default() };
+        let slow = RequestPolicy {
+            rate: RequestRate { per_second: 1, burst: 1 },
+            ..RequestPolicy::default()
+        };
         let client = RateLimitedClient { policy: slow, ..(*client).clone() };
         let order = Arc::new(Mutex::new(Vec::new()));
         let send = |priority: RequestPriority| {
-            let (client, order) = (client.with_priority(priority, FlowId::default()), Arc::clone(&order));
+            let (client, order) =
+                (client.with_priority(priority, FlowId::default()), Arc::clone(&order));
             async move {
                 client.execute_request(&request()).await.unwrap();
                 order.lock().push(priority);
@@ -460,7 +499,8 @@ mod tests {
             send(RequestPriority::High),
         ]);
         run_with_clock(&clock, all).await;
-        let (low, normal, high) = (RequestPriority::Low, RequestPriority::Normal, RequestPriority::High);
+        let (low, normal, high) =
+            (RequestPriority::Low, RequestPriority::Normal, RequestPriority::High);
         // The first finds nobody before it.
         assert_eq!(*order.lock(), [low, high, high, normal, low]);
         assert_eq!(*inner.request_times.lock(), [0, 1, 2, 3, 4].map(|second| SECOND * second));
@@ -477,7 +517,8 @@ mod tests {
             let client = client.clone();
             async move { client.execute_request(&request()).await }
         });
-        let outcomes = run_with_clock(&clock, futures::future::join_all(asking.collect::<Vec<_>>())).await;
+        let outcomes =
+            run_with_clock(&clock, futures::future::join_all(asking.collect::<Vec<_>>())).await;
         assert!(outcomes[..3].iter().all(Result::is_ok));
         let refused = ThrottledError::of(outcomes[3].as_ref().unwrap_err()).unwrap();
         assert_eq!((refused.cause, refused.remaining), (ThrottleCause::LocalRateLimit, SECOND * 3));
@@ -507,7 +548,8 @@ mod tests {
             }
         }
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
-        let policy = CircuitBreakerPolicy { failure_threshold: 1, ..CircuitBreakerPolicy::default() };
+        let policy =
+            CircuitBreakerPolicy { failure_threshold: 1, ..CircuitBreakerPolicy::default() };
         let manners = RequestPolicy { breaker: Some(policy), ..RequestPolicy::default() };
         let inner: Arc<dyn HttpClient> = Arc::new(HangingProbeClient::default());
         let client = RateLimitedClient::new(inner, Arc::new(clock.clone()), manners);
@@ -526,7 +568,9 @@ mod tests {
     #[tokio::test]
     async fn dropped_request_leaves_the_queue() {
         let (client, inner, clock) = rate_limited_client(&[(200, &[])]);
-        client.with_host(HOST, |host| host.rate_limiter.start_cool_down(Duration::ZERO, SECOND, RequestRate::default()));
+        client.with_host(HOST, |host| {
+            host.rate_limiter.start_cool_down(Duration::ZERO, SECOND, RequestRate::default())
+        });
         let mut gone = Box::pin({
             let client = client.with_priority(RequestPriority::High, FlowId::default());
             async move { client.execute_request(&request()).await }

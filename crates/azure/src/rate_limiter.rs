@@ -65,13 +65,19 @@ impl RateLimiter {
 
     /// The host throttles. Where it does not say for how long, as vaults do not, the pause is the
     /// one that Key Vault's documentation asks for: a second, doubled each time.
-    pub(crate) fn record_throttling(&mut self, now: Duration, asked: Option<Duration>, rate: RequestRate) {
+    pub(crate) fn record_throttling(
+        &mut self,
+        now: Duration,
+        asked: Option<Duration>,
+        rate: RequestRate,
+    ) {
         // Who was under way when the first one was refused is refused too.
         if asked.is_none() && !self.remaining_cool_down(now).is_zero() {
             return;
         }
         let pause = asked.unwrap_or_else(|| {
-            let doubled = INITIAL_BACKOFF.saturating_mul(2_u32.saturating_pow(self.consecutive_throttles));
+            let doubled =
+                INITIAL_BACKOFF.saturating_mul(2_u32.saturating_pow(self.consecutive_throttles));
             self.consecutive_throttles = self.consecutive_throttles.saturating_add(1);
             doubled.min(MAX_BACKOFF)
         });

@@ -35,7 +35,10 @@ pub(crate) enum AttemptOutcome {
 impl AttemptOutcome {
     /// Whether the host is to blame: it was not reached, or failed. A refusal is no failure.
     pub(crate) const fn is_failure(self) -> bool {
-        matches!(self, Self::ConnectFailed | Self::ConnectionLost | Self::Responded { status: 500.., .. })
+        matches!(
+            self,
+            Self::ConnectFailed | Self::ConnectionLost | Self::Responded { status: 500.., .. }
+        )
     }
 }
 
@@ -57,7 +60,8 @@ impl RetryPolicy {
         let server_wish = match outcome {
             AttemptOutcome::ConnectFailed => None,
             AttemptOutcome::Responded { status: 429 | 503, retry_after } => retry_after,
-            AttemptOutcome::ConnectionLost | AttemptOutcome::Responded { status: 408 | 500 | 502 | 504, .. }
+            AttemptOutcome::ConnectionLost
+            | AttemptOutcome::Responded { status: 408 | 500 | 502 | 504, .. }
                 if is_idempotent(method) =>
             {
                 None
@@ -116,11 +120,16 @@ mod tests {
     #[test]
     fn the_pause_doubles_up_to_the_cap_and_ends_with_the_retries() {
         let pauses: Vec<_> = (0..4)
-            .map(|attempt| POLICY.delay_before_retry(attempt, Method::Get, responded(500, None), 0.4))
+            .map(|attempt| {
+                POLICY.delay_before_retry(attempt, Method::Get, responded(500, None), 0.4)
+            })
             .collect();
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(pauses, [seconds(1), seconds(2), seconds(4), None]);
         let patient = RetryPolicy { retries: 99, ..POLICY };
-        assert_eq!(patient.delay_before_retry(40, Method::Get, AttemptOutcome::ConnectionLost, 1.0), seconds(60));
+        assert_eq!(
+            patient.delay_before_retry(40, Method::Get, AttemptOutcome::ConnectionLost, 1.0),
+            seconds(60)
+        );
     }
 }

@@ -8,10 +8,10 @@ use azure_core::http::{ClientOptions, HttpClient, RetryOptions, Transport as Sdk
 use lanyard_clock::SharedClock;
 
 use crate::circuit_breaker::CircuitBreakerPolicy;
-use crate::rate_limiter::RequestRate;
-use crate::rate_limited_client::{RequestPolicy, RateLimitedClient};
-use crate::retry::RetryPolicy;
 use crate::host_queue::{FlowId, RequestPriority};
+use crate::rate_limited_client::{RateLimitedClient, RequestPolicy};
+use crate::rate_limiter::RequestRate;
+use crate::retry::RetryPolicy;
 
 /// Everything that decides how Azure is reached.
 #[derive(Clone, Default)]
@@ -100,7 +100,10 @@ impl AzureTransport {
     /// # Errors
     ///
     /// Where a setting cannot be used.
-    pub fn new(settings: &AzureTransportSettings, clock: SharedClock) -> Result<Self, AzureTransportError> {
+    pub fn new(
+        settings: &AzureTransportSettings,
+        clock: SharedClock,
+    ) -> Result<Self, AzureTransportError> {
         Self::with_wrapped_client(settings, clock, |client| client)
     }
 
@@ -160,9 +163,15 @@ impl AzureTransport {
 
     /// The same for a client whose requests go before or after others to the same host, and take
     /// turns with those of other askers.
-    pub fn client_options_with_priority(&self, priority: RequestPriority, asker: FlowId) -> ClientOptions {
+    pub fn client_options_with_priority(
+        &self,
+        priority: RequestPriority,
+        asker: FlowId,
+    ) -> ClientOptions {
         ClientOptions {
-            transport: Some(SdkTransport::new(Arc::new(self.limited_client.with_priority(priority, asker)))),
+            transport: Some(SdkTransport::new(Arc::new(
+                self.limited_client.with_priority(priority, asker),
+            ))),
             retry: RetryOptions::none(),
             ..ClientOptions::default()
         }

@@ -12,8 +12,8 @@ use lanyard_clock::SharedClock;
 use tokio::sync::watch;
 
 use crate::delays::with_jitter;
-use crate::identity::{merge_with_previous, has_findings};
-use crate::metrics::{CanaryMetrics, AnnotationWriteResult};
+use crate::identity::{has_findings, merge_with_previous};
+use crate::metrics::{AnnotationWriteResult, CanaryMetrics};
 
 pub use self::pod::PodAnnotation;
 
@@ -60,7 +60,10 @@ impl FactsPublisher {
     }
 
     /// Follows the facts; ends when nobody finds out any more.
-    pub(crate) async fn publish_changes(self, mut facts: watch::Receiver<Option<CanaryStatusReport>>) {
+    pub(crate) async fn publish_changes(
+        self,
+        mut facts: watch::Receiver<Option<CanaryStatusReport>>,
+    ) {
         let mut told = self.fetch_published().await;
         loop {
             let now = facts.borrow_and_update().clone().filter(has_findings);

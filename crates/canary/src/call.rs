@@ -1,13 +1,13 @@
 //! The call that the role of a component grants.
 
 use azure_core::http::Method;
-use lanyard_azure::{AzureCallError, AuthenticatedClient};
+use lanyard_azure::{AuthenticatedClient, AzureCallError};
 use lanyard_desired::proof::ExpectedAuthorization;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use url::Url;
 
 use crate::metrics::CallResult;
-use crate::proof_error::{THROTTLED_CODE, ProofError};
+use crate::proof_error::{ProofError, THROTTLED_CODE};
 
 /// A request that changes nothing, to a service of one cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,8 +76,8 @@ impl GrantedCall {
         if !url.query_pairs().any(|(name, value)| name == "api-version" && !value.is_empty()) {
             return Err(ParseCallError::NoVersion { url: address.to_owned() });
         }
-        let scope = AuthenticatedClient::scope_in_cloud(&url, endpoints).ok_or_else(|| ParseCallError::Host {
-            host: url.host_str().unwrap_or_default().to_owned(),
+        let scope = AuthenticatedClient::scope_in_cloud(&url, endpoints).ok_or_else(|| {
+            ParseCallError::Host { host: url.host_str().unwrap_or_default().to_owned() }
         })?;
         Ok(Self { method, url, scope })
     }
@@ -88,13 +88,17 @@ impl GrantedCall {
     }
 
     /// Makes the call, and says whether it proves what it should.
-    pub(crate) async fn send_request(&self, caller: &AuthenticatedClient) -> Result<(), AzureCallError> {
+    pub(crate) async fn send_request(
+        &self,
+        caller: &AuthenticatedClient,
+    ) -> Result<(), AzureCallError> {
         let answer = caller.send(self.method, &self.url, None).await;
         match answer {
             Ok(_) => Ok(()),
             Err(error) => {
                 let (status, code) = (error.status().unwrap_or_default(), error.code());
-                let granted = ExpectedAuthorization::Granted.is_met_by(status, code.unwrap_or_default());
+                let granted =
+                    ExpectedAuthorization::Granted.is_met_by(status, code.unwrap_or_default());
                 if granted { Ok(()) } else { Err(error) }
             }
         }

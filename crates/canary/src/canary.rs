@@ -6,8 +6,8 @@ mod proof_loop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_api::canary_report::{CanaryStatusReport, CanaryProbeReport};
-use lanyard_azure::{AuthenticatedClient, RetryPolicy, AzureTransport};
+use lanyard_api::canary_report::{CanaryProbeReport, CanaryStatusReport};
+use lanyard_azure::{AuthenticatedClient, AzureTransport, RetryPolicy};
 use lanyard_clock::SharedClock;
 use lanyard_credential::{RetrySettings, TokenTransport};
 use lanyard_vocabulary::cloud::CloudEndpoints;
@@ -15,17 +15,17 @@ use lanyard_vocabulary::{Component, Hop};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use self::probe_task::{ProbeTask, ProbeReport};
+use self::probe_task::{ProbeReport, ProbeTask};
 use self::proof_loop::ProofLoop;
 use crate::annotation::FactsPublisher;
-use crate::delays::with_jitter;
 use crate::call::GrantedCall;
+use crate::check_tracker::{ClockReading, FailureThreshold};
 use crate::credential::FollowedCredential;
+use crate::credential_location::CredentialFileLocation;
+use crate::delays::with_jitter;
 use crate::identity::IdentityState;
 use crate::metrics::CanaryMetrics;
-use crate::credential_location::CredentialFileLocation;
 use crate::probe::ProbeSettings;
-use crate::check_tracker::{ClockReading, FailureThreshold};
 
 /// What a canary proves, and how often.
 #[derive(Debug, Clone)]
@@ -135,7 +135,11 @@ impl CanarySettings {
         [Hop::Credential, Hop::EntraToken].into_iter().chain(call).collect()
     }
 
-    fn caller(&self, followed: &FollowedCredential, transport: &AzureTransport) -> AuthenticatedClient {
+    fn caller(
+        &self,
+        followed: &FollowedCredential,
+        transport: &AzureTransport,
+    ) -> AuthenticatedClient {
         let credential = Arc::clone(&followed.credential);
         AuthenticatedClient::new(self.scope(), credential, transport)
     }
@@ -155,7 +159,11 @@ impl IdentityReporter {
         dependencies: CanaryDependencies,
         facts_sender: watch::Sender<Option<CanaryStatusReport>>,
     ) -> Self {
-        let identity = IdentityState::new(settings.component, &settings.hops_to_prove(), settings.failure_threshold);
+        let identity = IdentityState::new(
+            settings.component,
+            &settings.hops_to_prove(),
+            settings.failure_threshold,
+        );
         Self { identity, dependencies, facts_sender }
     }
 
@@ -167,7 +175,12 @@ impl IdentityReporter {
     /// Opens the credential file, however long it takes until it can be.
     async fn open_credential(&mut self, settings: &CanarySettings) -> FollowedCredential {
         loop {
-            match FollowedCredential::open(&settings.credential_location, &self.dependencies.token_transport).await {
+            match FollowedCredential::open(
+                &settings.credential_location,
+                &self.dependencies.token_transport,
+            )
+            .await
+            {
                 Ok(followed) => return followed,
                 Err(trouble) => {
                     self.dependencies.metrics.record_hop_failure(Hop::Credential);

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::proof_error::{ProofErrorKind, ProofError};
+use crate::proof_error::{ProofError, ProofErrorKind};
 
 /// How long trouble that may pass by itself is only counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,12 +125,18 @@ impl CheckTracker {
 
     /// That nobody may ask, and since when, where that is told.
     pub(crate) fn throttled(&self) -> Option<(&ProofError, Timestamp)> {
-        let throttling = self.throttling_period.as_ref().filter(|throttling| throttling.is_reported)?;
+        let throttling =
+            self.throttling_period.as_ref().filter(|throttling| throttling.is_reported)?;
         Some((&throttling.error, throttling.failure_streak.first_failure.wall))
     }
 
     /// A try came to something.
-    pub(crate) fn record(&mut self, outcome: Result<(), ProofError>, now: ClockReading, patience: FailureThreshold) {
+    pub(crate) fn record(
+        &mut self,
+        outcome: Result<(), ProofError>,
+        now: ClockReading,
+        patience: FailureThreshold,
+    ) {
         match outcome {
             Ok(()) => self.record_success(now),
             Err(trouble) => self.record_failure(trouble, now, patience),
@@ -164,13 +170,19 @@ impl CheckTracker {
     }
 
     fn record_success(&mut self, now: ClockReading) {
-        (self.failure_streak, self.throttling_period, self.describes_previous) = (None, None, false);
+        (self.failure_streak, self.throttling_period, self.describes_previous) =
+            (None, None, false);
         if !self.is_good() {
             self.status = CheckStatus::Good { since: now.wall };
         }
     }
 
-    fn record_failure(&mut self, trouble: ProofError, now: ClockReading, patience: FailureThreshold) {
+    fn record_failure(
+        &mut self,
+        trouble: ProofError,
+        now: ClockReading,
+        patience: FailureThreshold,
+    ) {
         if trouble.is_throttled() {
             self.clear_if_replaced();
         }
@@ -182,7 +194,8 @@ impl CheckTracker {
                 if run.add_failure(now, patience) {
                     let is_outdated = std::mem::take(&mut self.describes_previous);
                     // Trouble on the way is one story, whatever is tried on it.
-                    let stays = |told: &ProofError| !is_outdated || told.kind == ProofErrorKind::Transient;
+                    let stays =
+                        |told: &ProofError| !is_outdated || told.kind == ProofErrorKind::Transient;
                     if !matches!(&self.status, CheckStatus::Bad { error, .. } if stays(error)) {
                         self.status = CheckStatus::Bad { error: trouble, since };
                     }
@@ -203,7 +216,8 @@ impl CheckTracker {
     }
 
     fn record_definitive_error(&mut self, trouble: ProofError, now: ClockReading) {
-        (self.failure_streak, self.throttling_period, self.describes_previous) = (None, None, false);
+        (self.failure_streak, self.throttling_period, self.describes_previous) =
+            (None, None, false);
         let is_told = |told: &CheckStatus| matches!(told, CheckStatus::Bad { error: told, .. } if told.has_same_cause(&trouble));
         if !is_told(&self.status) {
             self.status = CheckStatus::Bad { error: trouble, since: now.wall };

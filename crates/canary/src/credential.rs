@@ -7,8 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lanyard_api::canary_report::LoadedCredential;
 use lanyard_credential::loader::KeepReason;
 use lanyard_credential::{
-    CredentialGeneration, LoadObserver, ReloadingCertificateCredential, ReloadingCertificateOptions,
-    TokenTransport,
+    CredentialGeneration, LoadObserver, ReloadingCertificateCredential,
+    ReloadingCertificateOptions, TokenTransport,
 };
 use tokio::sync::watch;
 

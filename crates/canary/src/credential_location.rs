@@ -106,7 +106,8 @@ impl CredentialFileLocation {
             Self::File(path) => Ok(path.clone()),
             Self::Variable { name, value } => {
                 let value = value.as_ref().filter(|value| !value.is_empty());
-                let value = value.ok_or_else(|| CredentialLocationError::Unset { name: name.clone() })?;
+                let value =
+                    value.ok_or_else(|| CredentialLocationError::Unset { name: name.clone() })?;
                 let path = PathBuf::from(value);
                 // The network operator's variable of this name holds the bare name of the secret.
                 if path.components().count() == 1 {

@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    IdentityCanary, CanaryMetrics, CanaryDependencies, CanarySettings, CredentialFileLocation, GrantedCall, FailureThreshold,
+    CanaryDependencies, CanaryMetrics, CanarySettings, CredentialFileLocation, FailureThreshold,
+    GrantedCall, IdentityCanary,
 };
 
 /// Planted where secrets are: it must be seen nowhere else.
@@ -168,7 +169,8 @@ pub(crate) struct CanaryFixture {
 impl CanaryFixture {
     pub(crate) fn new() -> Self {
         let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
-        let azure = Arc::new(FakeAzureServices { responses: Mutex::default(), requests: Mutex::default() });
+        let azure =
+            Arc::new(FakeAzureServices { responses: Mutex::default(), requests: Mutex::default() });
         let shared: SharedClock = Arc::new(clock.clone());
         let metrics = CanaryMetrics::new(Component::Disk, shared);
         Self { azure, clock, metrics, directory: tempfile::tempdir().unwrap() }
@@ -211,8 +213,10 @@ impl CanaryFixture {
     }
 
     pub(crate) fn parts(&self) -> CanaryDependencies {
-        let settings =
-            AzureTransportSettings { retry: CanaryDependencies::RETRY, ..AzureTransportSettings::default() };
+        let settings = AzureTransportSettings {
+            retry: CanaryDependencies::RETRY,
+            ..AzureTransportSettings::default()
+        };
         let client: Arc<dyn HttpClient> = Arc::<FakeAzureServices>::clone(&self.azure);
         let transport = AzureTransport::from_http_client(client, &settings, self.shared_clock());
         let mut options = TokenTransportOptions::default();

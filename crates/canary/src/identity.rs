@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use lanyard_api::canary_report::{CanaryStatusReport, HopFailure, LoadedCredential, CanaryProbeReport};
+use lanyard_api::canary_report::{
+    CanaryProbeReport, CanaryStatusReport, HopFailure, LoadedCredential,
+};
 use lanyard_vocabulary::{Component, Hop};
 
+use crate::check_tracker::{CheckStatus, CheckTracker, ClockReading, FailureThreshold};
 use crate::probe::{ProbeKind, ProbeOutcome};
-use crate::check_tracker::{ClockReading, FailureThreshold, CheckStatus, CheckTracker};
 use crate::proof_error::ProofError;
 
 /// What is known about the identity of one component.
@@ -32,7 +34,11 @@ struct ProbeState {
 
 impl IdentityState {
     /// Nothing is known yet of these hops. They are walked in their order.
-    pub(crate) fn new(component: Component, hops: &[Hop], failure_threshold: FailureThreshold) -> Self {
+    pub(crate) fn new(
+        component: Component,
+        hops: &[Hop],
+        failure_threshold: FailureThreshold,
+    ) -> Self {
         let hops = hops.iter().map(|hop| (*hop, CheckTracker::default())).collect();
         Self {
             component,
@@ -62,13 +68,19 @@ impl IdentityState {
     /// replaced it is that one: who tells what is known of the old one as known of the new one tells
     /// of it what Entra never said, and everybody who reads it believes it from then on.
     fn reported_credential(&self) -> Option<&LoadedCredential> {
-        let is_of_replaced = self.hops.get(&Hop::EntraToken).is_some_and(CheckTracker::is_about_replaced);
+        let is_of_replaced =
+            self.hops.get(&Hop::EntraToken).is_some_and(CheckTracker::is_about_replaced);
         let replaced = self.replaced_credential.as_ref().filter(|_| is_of_replaced);
         replaced.or(self.credential.as_ref())
     }
 
     /// A hop was walked.
-    pub(crate) fn record_hop(&mut self, hop: Hop, outcome: Result<(), ProofError>, now: ClockReading) {
+    pub(crate) fn record_hop(
+        &mut self,
+        hop: Hop,
+        outcome: Result<(), ProofError>,
+        now: ClockReading,
+    ) {
         if let Some(track) = self.hops.get_mut(&hop) {
             track.record(outcome, now, self.failure_threshold);
         }
@@ -82,7 +94,12 @@ impl IdentityState {
     }
 
     /// A probe came to something.
-    pub(crate) fn record_probe(&mut self, kind: ProbeKind, outcome: ProbeOutcome, now: ClockReading) {
+    pub(crate) fn record_probe(
+        &mut self,
+        kind: ProbeKind,
+        outcome: ProbeOutcome,
+        now: ClockReading,
+    ) {
         let probed = self.probes.entry(kind).or_default();
         match outcome {
             Ok(message) => {
@@ -122,7 +139,11 @@ impl IdentityState {
             failure: self.hops.iter().find_map(|(hop, track)| hop_failure(*hop, track)),
             throttled: self.hops.iter().find_map(|(hop, track)| hop_throttling(*hop, track)),
             credential: self.reported_credential().cloned(),
-            probes: self.probes.iter().filter_map(|(kind, probed)| probe_facts(*kind, probed)).collect(),
+            probes: self
+                .probes
+                .iter()
+                .filter_map(|(kind, probed)| probe_facts(*kind, probed))
+                .collect(),
         }
     }
 }
@@ -202,7 +223,10 @@ pub(crate) fn has_findings(facts: &CanaryStatusReport) -> bool {
 /// The facts as they go on from what stands in the annotation: what is the same kept its beginning
 /// and its words, though the process that told it is gone; and what nobody has found out anew of the
 /// same credential is still what it was.
-pub(crate) fn merge_with_previous(mut facts: CanaryStatusReport, before: &CanaryStatusReport) -> CanaryStatusReport {
+pub(crate) fn merge_with_previous(
+    mut facts: CanaryStatusReport,
+    before: &CanaryStatusReport,
+) -> CanaryStatusReport {
     restore_unknown(&mut facts, before);
     for (now, before) in
         [(&mut facts.failure, &before.failure), (&mut facts.throttled, &before.throttled)]
@@ -229,7 +253,8 @@ fn restore_unknown(facts: &mut CanaryStatusReport, before: &CanaryStatusReport) 
     if !is_same_certificate(facts.credential.as_ref(), before.credential.as_ref()) {
         return;
     }
-    let is_asked_anew = |old: &&CanaryProbeReport| facts.probes.iter().any(|probe| probe.name == old.name);
+    let is_asked_anew =
+        |old: &&CanaryProbeReport| facts.probes.iter().any(|probe| probe.name == old.name);
     let silent: Vec<_> = before.probes.iter().filter(|old| !is_asked_anew(old)).cloned().collect();
     facts.probes.extend(silent);
     facts.probes.sort_by(|one, other| one.name.cmp(&other.name));

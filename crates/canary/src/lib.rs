@@ -21,26 +21,26 @@
 //! ```
 
 mod annotation;
-mod delays;
 mod call;
 mod canary;
+mod check_tracker;
 mod credential;
-mod timeout;
-mod identity;
-mod metrics;
 mod credential_location;
-mod probe;
+mod delays;
 #[cfg(test)]
 mod fake_azure;
-mod check_tracker;
+mod identity;
+mod metrics;
+mod probe;
 mod proof_error;
+mod timeout;
 
-pub use annotation::{FactsSink, PodAnnotation, PublishFactsError, FactsPublisher};
+pub use annotation::{FactsPublisher, FactsSink, PodAnnotation, PublishFactsError};
 pub use call::{GrantedCall, ParseCallError};
-pub use canary::{IdentityCanary, CanaryDependencies, CanarySettings};
-pub use metrics::CanaryMetrics;
+pub use canary::{CanaryDependencies, CanarySettings, IdentityCanary};
+pub use check_tracker::FailureThreshold;
 pub use credential_location::{CloudConfigError, CredentialFileLocation, CredentialLocationError};
+pub use metrics::CanaryMetrics;
 pub use probe::encryption::{KeyUrl, ParseKeyUrlError};
 pub use probe::network::NetworkProbeTarget;
 pub use probe::{ProbeKind, ProbeSettings};
-pub use check_tracker::FailureThreshold;

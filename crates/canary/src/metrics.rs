@@ -174,8 +174,13 @@ impl CanaryMetrics {
     }
 
     /// From now on the page reads this credential.
-    pub(crate) fn observe_credential(&self, credential: Arc<ReloadingCertificateCredential>, scope: &str) {
-        let held = ObservedCredential { credential, scope: scope.to_owned(), is_token_rejected: false };
+    pub(crate) fn observe_credential(
+        &self,
+        credential: Arc<ReloadingCertificateCredential>,
+        scope: &str,
+    ) {
+        let held =
+            ObservedCredential { credential, scope: scope.to_owned(), is_token_rejected: false };
         *self.0.observed_credential.lock() = Some(held);
     }
 

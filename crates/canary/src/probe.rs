@@ -16,7 +16,7 @@ use lanyard_azure::AzureCallError;
 use self::encryption::KeyUrl;
 use self::network::NetworkProbeTarget;
 use crate::delays::with_jitter;
-use crate::proof_error::{THROTTLED_CODE, ProofError};
+use crate::proof_error::{ProofError, THROTTLED_CODE};
 
 /// A probe to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +86,9 @@ impl ProbeAttempt {
     /// Azure said no, or nothing.
     pub(crate) fn from_call_error(error: &AzureCallError) -> Self {
         let trouble = ProofError::of_call(error);
-        let pause = trouble.throttle_delay(ALWAYS_LONGEST).unwrap_or_else(|| retry_delay_for_status(error.status()));
+        let pause = trouble
+            .throttle_delay(ALWAYS_LONGEST)
+            .unwrap_or_else(|| retry_delay_for_status(error.status()));
         if trouble.is_throttled() {
             // Be it Azure or Entra: nobody answered what was asked, so nobody is to blame.
             let trouble = trouble.as_inconclusive_if_throttled().with_reason(THROTTLED_CODE);
@@ -115,7 +117,8 @@ impl ProbeAttempt {
 
     /// When the probe is made again.
     pub(crate) fn next_delay(&self, interval: Duration, chance: f64) -> Duration {
-        self.retry_delay.map_or_else(|| with_jitter(interval, chance), |pause| lengthened(pause, chance))
+        self.retry_delay
+            .map_or_else(|| with_jitter(interval, chance), |pause| lengthened(pause, chance))
     }
 }
 

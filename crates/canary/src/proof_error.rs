@@ -7,8 +7,8 @@ use lanyard_azure::AzureCallError;
 use lanyard_credential::{LoadError, RetryClass, TokenError};
 use lanyard_vocabulary::format_error_chain;
 
-use crate::delays::throttled_delay;
 use crate::credential_location::CredentialLocationError;
+use crate::delays::throttled_delay;
 
 /// What is wrong, with its next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,9 @@ impl ProofError {
     /// where there is no older version to go on with.
     pub(crate) fn of_file(error: &LoadError, holds_older: bool) -> Self {
         let (code, nature) = match error {
-            LoadError::Read { .. } if holds_older => ("CredentialFileUnreadable", ProofErrorKind::Transient),
+            LoadError::Read { .. } if holds_older => {
+                ("CredentialFileUnreadable", ProofErrorKind::Transient)
+            }
             LoadError::Read { .. } | LoadError::NotAFile { .. } => {
                 ("CredentialFileUnreadable", ProofErrorKind::Definitive)
             }
@@ -99,7 +101,12 @@ impl ProofError {
     pub(crate) fn of_token_request(error: &AzureError) -> Self {
         match TokenError::of(error) {
             Some(error) => Self::of_token(error),
-            None => Self::new(ProofErrorKind::Transient, "TokenRefused", format_error_chain(error), SEE_THE_LOG),
+            None => Self::new(
+                ProofErrorKind::Transient,
+                "TokenRefused",
+                format_error_chain(error),
+                SEE_THE_LOG,
+            ),
         }
     }
 
@@ -114,7 +121,8 @@ impl ProofError {
             AzureCallError::InvalidTarget { .. } => (ProofErrorKind::Definitive, "InvalidTarget"),
             _ => {
                 let passes = status.is_some_and(|status| matches!(status, 408 | 409 | 500..));
-                let nature = if passes { ProofErrorKind::Transient } else { ProofErrorKind::Definitive };
+                let nature =
+                    if passes { ProofErrorKind::Transient } else { ProofErrorKind::Definitive };
                 (nature, error.code().unwrap_or_default())
             }
         };
@@ -167,7 +175,8 @@ impl ProofError {
 
     /// Whether both tell the same, but for words that differ from try to try: ids of requests, times.
     pub(crate) fn has_same_cause(&self, other: &Self) -> bool {
-        (&self.code, &self.underlying_code, self.kind) == (&other.code, &other.underlying_code, other.kind)
+        (&self.code, &self.underlying_code, self.kind)
+            == (&other.code, &other.underlying_code, other.kind)
     }
 
     /// Nobody answered in time.

@@ -37,7 +37,8 @@ struct Sleeper {
 impl ManualClock {
     /// A clock that stands at `start`.
     pub fn starting_at(start: Timestamp) -> Self {
-        let state = ManualClockState { start, elapsed: Duration::ZERO, next_id: 0, sleepers: Vec::new() };
+        let state =
+            ManualClockState { start, elapsed: Duration::ZERO, next_id: 0, sleepers: Vec::new() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 

@@ -177,7 +177,8 @@ impl AssertionSigner {
         };
         let Ok(claims) = serde_json::to_vec(&claims) else { return Err(AssertionError::Encoding) };
         // Sized once: text that grows leaves copies behind that nobody wipes.
-        let room = self.encoded_header.len() + (claims.len() + key.public_modulus_len()) * 4 / 3 + 8;
+        let room =
+            self.encoded_header.len() + (claims.len() + key.public_modulus_len()) * 4 / 3 + 8;
         let mut text = String::with_capacity(room);
         text.push_str(&self.encoded_header);
         URL_SAFE_NO_PAD.encode_string(claims, &mut text);

@@ -19,7 +19,7 @@ use std::fmt;
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-pub use certificate::{Certificate, CertificateError, Thumbprint, CertificateValidity};
+pub use certificate::{Certificate, CertificateError, CertificateValidity, Thumbprint};
 pub use error::{BundleError, Pkcs12Error};
 pub use key::{Curve, KeyError, KeyKind};
 pub use pem::PemError;

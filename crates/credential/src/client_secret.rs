@@ -92,7 +92,7 @@ impl TokenSource for ClientSecretSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
+    use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
 
     const VAULT: &str = "https://vault.azure.net/.default";
 
@@ -110,7 +110,8 @@ mod tests {
         let bench = TokenServiceFixture::new(|_, _| ScriptedReply::token("t", 3_600));
         let credential = credential(&bench);
         for _ in 0..3 {
-            let token = bench.run_to_completion(credential.get_token(&[VAULT], None)).await.unwrap();
+            let token =
+                bench.run_to_completion(credential.get_token(&[VAULT], None)).await.unwrap();
             assert_eq!(token.token.secret(), "t");
         }
         assert_eq!(bench.script.request_count(), 1);
@@ -130,7 +131,8 @@ mod tests {
         };
         let bench = TokenServiceFixture::new(echo);
         let credential = credential(&bench);
-        let error = bench.run_to_completion(credential.get_token(&[VAULT], None)).await.unwrap_err();
+        let error =
+            bench.run_to_completion(credential.get_token(&[VAULT], None)).await.unwrap_err();
         let error = TokenError::of(&error).unwrap();
         let told = format!("{error} {error:?} {credential:?} {:?}", error.hint());
         assert!(!told.contains("planted"), "{told}");

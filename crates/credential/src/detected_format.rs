@@ -121,7 +121,9 @@ fn detect_inner(bytes: &[u8]) -> DetectedInnerFormat {
         Some(DetectedFormat::JsonObject) => DetectedInnerFormat::Json,
         Some(DetectedFormat::Pem) => DetectedInnerFormat::Pem,
         Some(DetectedFormat::Pkcs12) => DetectedInnerFormat::Pkcs12,
-        _ if bytes.len() >= MIN_ENCODED_LENGTH && base64_prefix(bytes).is_some() => DetectedInnerFormat::Base64,
+        _ if bytes.len() >= MIN_ENCODED_LENGTH && base64_prefix(bytes).is_some() => {
+            DetectedInnerFormat::Base64
+        }
         _ => DetectedInnerFormat::Unknown,
     }
 }
@@ -158,7 +160,11 @@ fn is_hex(text: &[u8]) -> bool {
 
 fn hex_prefix(text: &[u8]) -> Zeroizing<Vec<u8>> {
     let digits: Zeroizing<Vec<u8>> = Zeroizing::new(
-        text.iter().filter(|byte| !byte.is_ascii_whitespace()).take(DECODED_PREFIX_LENGTH * 2).copied().collect(),
+        text.iter()
+            .filter(|byte| !byte.is_ascii_whitespace())
+            .take(DECODED_PREFIX_LENGTH * 2)
+            .copied()
+            .collect(),
     );
     let value = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let pair = |pair: &[u8]| Some((value(pair[0])? << 4) | value(pair[1])?);
@@ -174,10 +180,13 @@ fn base64_prefix(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     };
     // Base64 is broken into lines, if at all, and not into words.
     let words = text.split(|byte| *byte == b' ').count();
-    if text.len() < MIN_ENCODED_LENGTH || words > 1 + text.len() / 32 || !text.iter().all(alphabet) {
+    if text.len() < MIN_ENCODED_LENGTH || words > 1 + text.len() / 32 || !text.iter().all(alphabet)
+    {
         return None;
     }
-    encoding::decode(&text[..text.len().min(DECODED_PREFIX_LENGTH / 3 * 4)]).ok().map(|decoded| decoded.bytes)
+    encoding::decode(&text[..text.len().min(DECODED_PREFIX_LENGTH / 3 * 4)])
+        .ok()
+        .map(|decoded| decoded.bytes)
 }
 
 /// How much of an encoding is decoded to see what it holds.

@@ -6,10 +6,10 @@
 //! first load as well.
 
 mod error;
-mod timestamp;
+mod raw_document;
 #[cfg(test)]
 mod tests;
-mod raw_document;
+mod timestamp;
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,10 +19,10 @@ use serde::Serialize;
 
 pub use error::{DocumentError, DocumentProblem, FieldProblem};
 
-use crate::identity::{Authority, ClientId, TenantId};
 use crate::detected_format::DetectedFormat;
+use crate::identity::{Authority, ClientId, TenantId};
 use crate::secret::SecretText;
-use raw_document::{RawFieldValue, RawDocument};
+use raw_document::{RawDocument, RawFieldValue};
 
 /// A credential document whose fields have been read and checked.
 ///
@@ -179,9 +179,12 @@ impl DocumentFields {
         Ok(Self {
             client_id: parse_required(wire, "client_id", found, parse_id),
             tenant_id: parse_required(wire, "tenant_id", found, parse_id),
-            authentication_endpoint: parse_required(wire, "authentication_endpoint", found, |text| {
-                Authority::from_str(text).map_err(FieldProblem::Authority)
-            }),
+            authentication_endpoint: parse_required(
+                wire,
+                "authentication_endpoint",
+                found,
+                |text| Authority::from_str(text).map_err(FieldProblem::Authority),
+            ),
             client_secret: parse_required(wire, "client_secret", found, parse_secret),
             not_before: parse_required(wire, "not_before", found, parse_timestamp),
             not_after: parse_optional(wire, "not_after", found, parse_timestamp),
@@ -271,7 +274,11 @@ fn parse_optional<T>(
     }
 }
 
-fn take_text(wire: &mut RawDocument, field: &'static str, problems: &mut DocumentProblems) -> Option<String> {
+fn take_text(
+    wire: &mut RawDocument,
+    field: &'static str,
+    problems: &mut DocumentProblems,
+) -> Option<String> {
     parse_optional(wire, field, problems, |text| Ok(text.to_owned()))
 }
 
@@ -291,7 +298,9 @@ fn take_secret(
     }
 }
 
-fn parse_id<T: FromStr<Err = crate::identity::ParseIdError>>(text: &str) -> Result<T, FieldProblem> {
+fn parse_id<T: FromStr<Err = crate::identity::ParseIdError>>(
+    text: &str,
+) -> Result<T, FieldProblem> {
     text.parse().map_err(FieldProblem::Id)
 }
 

@@ -141,7 +141,9 @@ impl FederatedTokenCredential {
     /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
     /// fetched first.
     pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
-        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| read(token.expose()))
+        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| {
+            read(token.expose())
+        })
     }
 
     /// What is held and what happened.
@@ -183,7 +185,8 @@ impl ResolvedFederatedSettings {
         let file = settings.token_file.filter(|path| !path.as_os_str().is_empty());
         let file = file.ok_or(Problem::Missing { variable: token_file::VARIABLE });
         let host = settings.authority_host.as_deref().map(str::trim);
-        let authority = host.filter(|host| !host.is_empty()).unwrap_or(PUBLIC_CLOUD_AUTHORITY).parse();
+        let authority =
+            host.filter(|host| !host.is_empty()).unwrap_or(PUBLIC_CLOUD_AUTHORITY).parse();
         let authority = authority
             .map_err(|problem| Problem::Authority { variable: "AZURE_AUTHORITY_HOST", problem });
         let mut note = |problem| problems.push(problem);

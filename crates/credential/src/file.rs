@@ -21,7 +21,9 @@ use lanyard_clock::SharedClock;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::generation::{CandidateOptions, CredentialGeneration};
-use crate::loader::{EqualTimestampPolicy, FileFollowerState, KeepReason, LoaderHealth, LoaderReport};
+use crate::loader::{
+    EqualTimestampPolicy, FileFollowerState, KeepReason, LoaderHealth, LoaderReport,
+};
 use follower::CredentialFileFollower;
 
 pub use crate::loader::LoadError;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::generation::{CredentialCandidate, CandidateOptions, CredentialGeneration};
+use crate::generation::{CandidateOptions, CredentialCandidate, CredentialGeneration};
 use crate::secret::SecretText;
 
 macro_rules! fixture {
@@ -109,6 +109,10 @@ pub(crate) fn candidate(document: &Value) -> CredentialCandidate {
     CredentialCandidate::parse(&to_bytes(document), &CandidateOptions::default()).unwrap()
 }
 
-pub(crate) fn generation(number: u64, document: &Value, loaded_at: Timestamp) -> CredentialGeneration {
+pub(crate) fn generation(
+    number: u64,
+    document: &Value,
+    loaded_at: Timestamp,
+) -> CredentialGeneration {
     CredentialGeneration::new(number, candidate(document), loaded_at)
 }

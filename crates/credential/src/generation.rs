@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use url::Url;
 use uuid::Uuid;
 
-use crate::assertion::{AssertionError, AssertionOptions, ClientAssertion, AssertionSigner};
+use crate::assertion::{AssertionError, AssertionOptions, AssertionSigner, ClientAssertion};
 use crate::bundle::{BundleError, CertificateBundle, CertificateValidity};
-use crate::document::{CredentialDocument, DocumentError, CredentialTimestamps};
+use crate::document::{CredentialDocument, CredentialTimestamps, DocumentError};
 use crate::identity::{Authority, ClientId, TenantId};
 use crate::secret::SecretText;
 

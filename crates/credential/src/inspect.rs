@@ -152,7 +152,9 @@ fn inspect_bundle(
                 cause = source.source();
             }
             findings.error("client_secret", what, error.hint());
-            BundleFacts::from_certificates_only(CertificateBundle::certificates_of(secret, password))
+            BundleFacts::from_certificates_only(CertificateBundle::certificates_of(
+                secret, password,
+            ))
         }
     }
 }

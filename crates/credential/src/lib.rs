@@ -33,19 +33,19 @@
 
 pub mod assertion;
 pub mod bundle;
+pub mod detected_format;
 pub mod document;
 pub mod file;
+mod file_snapshot;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod folder_watch;
 pub mod generation;
 pub mod identity;
 pub mod inspect;
 pub mod loader;
-pub mod detected_format;
-mod file_snapshot;
 pub mod reply;
 pub mod secret;
-mod folder_watch;
 
 mod client_secret;
 mod entra;
@@ -81,13 +81,13 @@ pub use randomness::{Randomness, SharedRandomness, SystemRandomness};
 pub use reloading::{
     CredentialHealth, KeyHealth, ReloadingCertificateCredential, ReloadingCertificateOptions,
 };
-pub use token::error::{TokenResponseProblem, RetryClass, TokenError};
+pub use token::error::{RetryClass, TokenError, TokenResponseProblem};
 pub use token::request::TokenRequestContext;
 pub use token_proxy::{TokenProxy, TokenProxyError, TokenProxySettings};
 pub use transport::sender::{TokenTransport, TokenTransportOptions};
 pub use transport::{RequestLimits, RetrySettings};
 
 #[cfg(test)]
-mod secret_leak_tests;
-#[cfg(test)]
 mod scripted_service;
+#[cfg(test)]
+mod secret_leak_tests;

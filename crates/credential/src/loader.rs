@@ -26,7 +26,7 @@ pub use health::{HealthWarning, LoadCounts, LoadFailure, LoaderHealth};
 
 pub(crate) use health::{FileFollowerState, LoaderReport, validity_warnings};
 
-use crate::generation::{CredentialCandidate, ContentHash, CredentialGeneration};
+use crate::generation::{ContentHash, CredentialCandidate, CredentialGeneration};
 use crate::secret::SecretBytes;
 
 /// Whether a version with the `not_before` of the version in use, and other content, is taken.
@@ -174,7 +174,9 @@ impl CredentialLoader {
             self.previous = None;
         }
         match event {
-            LoaderEvent::FileChanged | LoaderEvent::ResyncDue | LoaderEvent::ReloadRequested => LoaderAction::Read,
+            LoaderEvent::FileChanged | LoaderEvent::ResyncDue | LoaderEvent::ReloadRequested => {
+                LoaderAction::Read
+            }
             LoaderEvent::Read(Ok(content)) => self.on_content(content),
             LoaderEvent::Read(Err(error)) => self.on_failure(error, now),
             LoaderEvent::Parsed(Ok(candidate)) => self.on_candidate(*candidate, now),
@@ -202,7 +204,8 @@ impl CredentialLoader {
         if self.rejected_hash == Some(content.hash) {
             return self.ignore(IgnoreReason::RejectedBefore);
         }
-        if let Some((_, failure)) = self.unusable_content.as_ref().filter(|(hash, _)| *hash == content.hash)
+        if let Some((_, failure)) =
+            self.unusable_content.as_ref().filter(|(hash, _)| *hash == content.hash)
         {
             let failure = failure.clone();
             let action = self.ignore(IgnoreReason::UnusableBefore);
@@ -224,7 +227,9 @@ impl CredentialLoader {
         let offered = candidate.timestamps().not_before;
         let Some(current) = &self.current else { return self.publish(candidate, now) };
         let held = current.not_before();
-        if offered > held || (offered == held && self.equal_timestamps == EqualTimestampPolicy::Accept) {
+        if offered > held
+            || (offered == held && self.equal_timestamps == EqualTimestampPolicy::Accept)
+        {
             return self.publish(candidate, now);
         }
         self.rejected_hash = Some(candidate.content_hash());

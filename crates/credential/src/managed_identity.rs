@@ -10,7 +10,9 @@ use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::{RawResponse, Transport, Url};
 
-use self::endpoint::{ManagedIdentityEndpoint, IMDS_BASE_URL, ManagedIdentityId, ManagedIdentityRequest};
+use self::endpoint::{
+    IMDS_BASE_URL, ManagedIdentityEndpoint, ManagedIdentityId, ManagedIdentityRequest,
+};
 use self::error::ManagedIdentityError;
 use crate::entra::response::parse_token_response;
 use crate::health::TokenHealth;
@@ -20,9 +22,9 @@ use crate::token::error::TokenError;
 use crate::token::request::{TokenKey, TokenVariant};
 use crate::token::source::{IssuedToken, TokenSource};
 use crate::token::table::CachedToken;
+use crate::transport::request_limiter::RequestLimits;
 use crate::transport::retry::RetrySettings;
 use crate::transport::sender::{TokenTransport, TokenTransportOptions};
-use crate::transport::request_limiter::RequestLimits;
 
 /// Where the managed identity endpoint is and which identity is meant: the values of the
 /// environment variables that Azure sets, read by the program and passed in.
@@ -171,7 +173,9 @@ impl ManagedIdentityCredential {
     /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
     /// fetched first.
     pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
-        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| read(token.expose()))
+        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| {
+            read(token.expose())
+        })
     }
 
     /// What is held and what happened.
@@ -259,7 +263,8 @@ fn reject_unsupported(variant: &TokenVariant) -> Result<(), TokenError> {
 fn resolve_endpoint(
     settings: ManagedIdentitySettings,
 ) -> Result<ManagedIdentityEndpoint, ManagedIdentitySettingsError> {
-    let half = |present, missing| ManagedIdentitySettingsError::IncompleteAppService { present, missing };
+    let half =
+        |present, missing| ManagedIdentitySettingsError::IncompleteAppService { present, missing };
     let header = settings.identity_header.filter(|header| !header.is_empty());
     let endpoint = settings.identity_endpoint.filter(|endpoint| !endpoint.is_empty());
     let is_set = |value: Option<String>| value.is_some_and(|value| !value.is_empty());
@@ -276,9 +281,10 @@ fn resolve_endpoint(
         return Err(ManagedIdentitySettingsError::UnsupportedHost { variable, host });
     }
     match (endpoint, header) {
-        (Some(endpoint), Some(header)) => {
-            Ok(ManagedIdentityEndpoint::app_service(parse_url("IDENTITY_ENDPOINT", &endpoint)?, header))
-        }
+        (Some(endpoint), Some(header)) => Ok(ManagedIdentityEndpoint::app_service(
+            parse_url("IDENTITY_ENDPOINT", &endpoint)?,
+            header,
+        )),
         (Some(_), None) => Err(half("IDENTITY_ENDPOINT", "IDENTITY_HEADER")),
         (None, Some(_)) => Err(half("IDENTITY_HEADER", "IDENTITY_ENDPOINT")),
         (None, None) => {

@@ -85,7 +85,9 @@ impl ReloadingCertificateCredential {
     /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
     /// fetched first.
     pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
-        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| read(token.expose()))
+        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| {
+            read(token.expose())
+        })
     }
 
     /// Asks Entra for a new token for `scope` though one is held, so that the newest key proves

@@ -91,8 +91,14 @@ pub(crate) struct ScriptedTokenService {
 }
 
 impl ScriptedTokenService {
-    pub(crate) fn new(service: impl Fn(&RecordedRequest, usize) -> ScriptedReply + Send + Sync + 'static) -> Self {
-        Self { reply_function: Arc::new(service), recorded_requests: Arc::default(), gate: Arc::new(Semaphore::new(0)) }
+    pub(crate) fn new(
+        service: impl Fn(&RecordedRequest, usize) -> ScriptedReply + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            reply_function: Arc::new(service),
+            recorded_requests: Arc::default(),
+            gate: Arc::new(Semaphore::new(0)),
+        }
     }
 
     pub(crate) fn request_count(&self) -> usize {
@@ -166,7 +172,9 @@ pub(crate) struct TokenServiceFixture {
 }
 
 impl TokenServiceFixture {
-    pub(crate) fn new(service: impl Fn(&RecordedRequest, usize) -> ScriptedReply + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        service: impl Fn(&RecordedRequest, usize) -> ScriptedReply + Send + Sync + 'static,
+    ) -> Self {
         let start = Timestamp::from_second(1_795_262_400).unwrap();
         Self { clock: ManualClock::starting_at(start), script: ScriptedTokenService::new(service) }
     }

@@ -12,11 +12,11 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::fixture::{to_bytes, document};
-use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
+use crate::fixture::{document, to_bytes};
+use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
 use crate::{
-    FederatedTokenCredential, FederatedTokenSettings, CredentialFileOptions, ReloadingCertificateCredential,
-    ReloadingCertificateOptions, TokenError,
+    CredentialFileOptions, FederatedTokenCredential, FederatedTokenSettings,
+    ReloadingCertificateCredential, ReloadingCertificateOptions, TokenError,
 };
 
 const VAULT: &str = "https://vault.azure.net/.default";
@@ -89,7 +89,9 @@ impl FaultyReply {
         let token = format!("{MARKER}-{assertion}");
         match self {
             Self::Token => ScriptedReply::token(&token, 3_600),
-            Self::TruncatedToken => ScriptedReply::status(200, &format!(r#"{{"access_token":"{token}"#)),
+            Self::TruncatedToken => {
+                ScriptedReply::status(200, &format!(r#"{{"access_token":"{token}"#))
+            }
             Self::TokenWithoutLifetime => ScriptedReply::status(
                 200,
                 &format!(r#"{{"access_token":"{token}","expires_in":"{token}"}}"#),
@@ -100,16 +102,27 @@ impl FaultyReply {
                     r#"{{"error":"invalid_client","error_description":"AADSTS700213: {assertion}","error_codes":[700213],"trace_id":"{assertion}","claims":"{assertion}"}}"#
                 ),
             ),
-            Self::EchoAsPage => ScriptedReply::status(403, &format!("<html>{body} {assertion}</html>")),
-            Self::EchoTruncated => ScriptedReply::status(400, &format!(r#"{{"error":"{assertion}"#)),
-            Self::Throttle => ScriptedReply::status(429, assertion).with_header("retry-after", "60"),
-            Self::Unavailable => ScriptedReply::status(503, assertion).with_header("x-echo", assertion),
+            Self::EchoAsPage => {
+                ScriptedReply::status(403, &format!("<html>{body} {assertion}</html>"))
+            }
+            Self::EchoTruncated => {
+                ScriptedReply::status(400, &format!(r#"{{"error":"{assertion}"#))
+            }
+            Self::Throttle => {
+                ScriptedReply::status(429, assertion).with_header("retry-after", "60")
+            }
+            Self::Unavailable => {
+                ScriptedReply::status(503, assertion).with_header("x-echo", assertion)
+            }
             Self::ConnectionReset => ScriptedReply::ConnectionReset,
         }
     }
 }
 
-fn faulty_service(mischiefs: Vec<FaultyReply>, assertions: &Arc<Mutex<Vec<String>>>) -> TokenServiceFixture {
+fn faulty_service(
+    mischiefs: Vec<FaultyReply>,
+    assertions: &Arc<Mutex<Vec<String>>>,
+) -> TokenServiceFixture {
     let assertions = Arc::clone(assertions);
     TokenServiceFixture::new(move |seen, number| {
         let assertion = seen.form_field("client_assertion").unwrap();
@@ -119,7 +132,10 @@ fn faulty_service(mischiefs: Vec<FaultyReply>, assertions: &Arc<Mutex<Vec<String
 }
 
 /// Asks a few times and returns everything that a program could print.
-async fn collect_printed_output(bench: &TokenServiceFixture, credential: &dyn TokenCredential) -> String {
+async fn collect_printed_output(
+    bench: &TokenServiceFixture,
+    credential: &dyn TokenCredential,
+) -> String {
     let mut printed = String::new();
     for _ in 0..3 {
         // The credential hands out the token itself: that alone is not printed.

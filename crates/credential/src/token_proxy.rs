@@ -177,7 +177,9 @@ impl TokenProxy {
     }
 
     /// The client for the roots of today, and the server name.
-    async fn client_and_server_name(&self) -> Result<(Arc<dyn HttpClient>, String), TokenProxyError> {
+    async fn client_and_server_name(
+        &self,
+    ) -> Result<(Arc<dyn HttpClient>, String), TokenProxyError> {
         let failures = self.failures.load(Ordering::Acquire);
         let roots = self.load_roots().await?;
         let mut known = self.state.lock().await;
@@ -464,7 +466,11 @@ mod tests {
         // Nobody gets on before all are in the line.
         let known = proxy.state.lock().await;
         let ways = async {
-            let ways = tokio::join!(proxy.client_and_server_name(), proxy.client_and_server_name(), proxy.client_and_server_name());
+            let ways = tokio::join!(
+                proxy.client_and_server_name(),
+                proxy.client_and_server_name(),
+                proxy.client_and_server_name()
+            );
             [ways.0, ways.1, ways.2].map(|way| way.err().unwrap())
         };
         let release = async {

@@ -2,10 +2,10 @@
 //! cool-down and one queue.
 
 pub(crate) mod cool_down;
-pub(crate) mod retry;
 pub(crate) mod redact;
-pub(crate) mod sender;
 pub(crate) mod request_limiter;
+pub(crate) mod retry;
+pub(crate) mod sender;
 
-pub use retry::RetrySettings;
 pub use request_limiter::RequestLimits;
+pub use retry::RetrySettings;

@@ -77,7 +77,11 @@ async fn serve(config: ServerConfig) -> (SocketAddr, RecordedHandshakes) {
     (address, shown)
 }
 
-fn transport_through_proxy(address: SocketAddr, ca_file: &Path, server_name: Option<&str>) -> TokenTransport {
+fn transport_through_proxy(
+    address: SocketAddr,
+    ca_file: &Path,
+    server_name: Option<&str>,
+) -> TokenTransport {
     let mut settings = TokenProxySettings::default();
     settings.url = Some(format!("https://{address}"));
     settings.ca_file = Some(ca_file.to_owned());
@@ -129,7 +133,10 @@ async fn rotated_ca_is_used_by_the_next_request() {
     let (old, config) = issue_certificate(&[name]);
     let (first, _) = serve(config).await;
     fs::write(&ca_file, &old).unwrap();
-    assert_eq!(request_token(&transport_through_proxy(first, &ca_file, Some(name))).await.unwrap(), "t");
+    assert_eq!(
+        request_token(&transport_through_proxy(first, &ca_file, Some(name))).await.unwrap(),
+        "t"
+    );
     let (new, config) = issue_certificate(&[name]);
     let (second, shown) = serve(config).await;
     let way = transport_through_proxy(second, &ca_file, Some(name));

@@ -18,8 +18,10 @@ use lanyard_vocabulary::{Component, Hop};
 use serde::Serialize;
 
 use crate::hosted_cluster::ValidatedHostedCluster;
-use crate::status::{ClusterValidation, CONDITION_FALSE, IdentityStatusInputs, canary_reports_failure};
 use crate::report_text::parse_hop;
+use crate::status::{
+    CONDITION_FALSE, ClusterValidation, IdentityStatusInputs, canary_reports_failure,
+};
 
 #[cfg(test)]
 mod tests;
@@ -112,7 +114,11 @@ pub struct DeletionStatus {
 ///
 /// Source: the role assignments of HyperShift (`cmd/infra/azure`), by component.
 const RESOURCES_BY_COMPONENT: [(Component, &str, ResourceScope); 9] = [
-    (Component::CloudProvider, "load balancers and their public addresses", ResourceScope::ManagedResourceGroup),
+    (
+        Component::CloudProvider,
+        "load balancers and their public addresses",
+        ResourceScope::ManagedResourceGroup,
+    ),
     (Component::CloudProvider, "security rules of services", ResourceScope::SecurityGroup),
     (
         Component::NodePoolManagement,
@@ -124,11 +130,27 @@ const RESOURCES_BY_COMPONENT: [(Component, &str, ResourceScope); 9] = [
         "private endpoints and their DNS records",
         ResourceScope::NetworkResourceGroup,
     ),
-    (Component::ImageRegistry, "the storage account of the image registry", ResourceScope::ManagedResourceGroup),
+    (
+        Component::ImageRegistry,
+        "the storage account of the image registry",
+        ResourceScope::ManagedResourceGroup,
+    ),
     (Component::Ingress, "DNS records of routes", ResourceScope::DnsZone),
-    (Component::Network, "egress addresses on network interfaces", ResourceScope::ManagedResourceGroup),
-    (Component::Disk, "managed disks and snapshots of volumes", ResourceScope::ManagedResourceGroup),
-    (Component::File, "storage accounts and shares of volumes", ResourceScope::ManagedResourceGroup),
+    (
+        Component::Network,
+        "egress addresses on network interfaces",
+        ResourceScope::ManagedResourceGroup,
+    ),
+    (
+        Component::Disk,
+        "managed disks and snapshots of volumes",
+        ResourceScope::ManagedResourceGroup,
+    ),
+    (
+        Component::File,
+        "storage accounts and shares of volumes",
+        ResourceScope::ManagedResourceGroup,
+    ),
 ];
 
 /// Where something is in Azure.
@@ -155,7 +177,9 @@ impl ResourceScope {
                 let zone = format!("{}.{domain}", cluster.name);
                 managed.provider_resource("Microsoft.Network/privateDnsZones", &zone).to_string()
             }
-            (Self::ManagedResourceGroup | Self::NetworkResourceGroup | Self::DnsZone, ..) => managed.to_string(),
+            (Self::ManagedResourceGroup | Self::NetworkResourceGroup | Self::DnsZone, ..) => {
+                managed.to_string()
+            }
         }
     }
 }
@@ -177,10 +201,15 @@ pub fn deletion_status(
     let ClusterValidation::Valid(cluster) = observed.cluster else { return parting };
     for identity in status.identities.iter().filter(|identity| identity.ready == CONDITION_FALSE) {
         let Ok(component) = identity.component.parse::<Component>() else { continue };
-        let mut rows = RESOURCES_BY_COMPONENT.iter().filter(|(known, ..)| *known == component).peekable();
+        let mut rows =
+            RESOURCES_BY_COMPONENT.iter().filter(|(known, ..)| *known == component).peekable();
         let reason = identity.reason.clone();
         if rows.peek().is_some() && has_usable_credential(observed, component, identity) {
-            parting.non_renewable_identities.push(NonRenewableIdentity { component, reason, until: identity.not_after });
+            parting.non_renewable_identities.push(NonRenewableIdentity {
+                component,
+                reason,
+                until: identity.not_after,
+            });
             continue;
         }
         parting.orphaned_resources.extend(rows.map(|(_, resources, place)| OrphanedResources {
@@ -195,7 +224,11 @@ pub fn deletion_status(
 
 /// Whether a component goes on with what it has mounted, though no newer credential can come: what
 /// broke lies before the credential, it has not ended, and no canary is refused.
-fn has_usable_credential(observed: &IdentityStatusInputs<'_>, component: Component, identity: &IdentityStatus) -> bool {
+fn has_usable_credential(
+    observed: &IdentityStatusInputs<'_>,
+    component: Component,
+    identity: &IdentityStatus,
+) -> bool {
     let failed = identity.failed_hop.as_deref().and_then(parse_hop);
     let is_before = failed.is_some_and(|hop| hop < Hop::Credential);
     let is_over = identity.not_after.is_some_and(|end| end <= observed.now);
@@ -229,7 +262,8 @@ impl DeletionStatus {
 
     /// Whether what is waited for may never come, because the identity that ends it is broken.
     pub fn is_stuck(&self) -> bool {
-        let breaks = |component| self.orphaned_resources.iter().any(|leak| leak.component == component);
+        let breaks =
+            |component| self.orphaned_resources.iter().any(|leak| leak.component == component);
         !self.is_unblocked() && breaks(Component::NodePoolManagement)
     }
 
@@ -244,8 +278,12 @@ impl DeletionStatus {
     pub fn message(&self) -> Option<String> {
         let mut parts = Vec::from_iter(self.orphaned_resources_message());
         if !self.blocking_dependents.is_empty() {
-            let guests: Vec<_> =
-                self.blocking_dependents.iter().take(MAX_LISTED_DEPENDENTS).map(ToString::to_string).collect();
+            let guests: Vec<_> = self
+                .blocking_dependents
+                .iter()
+                .take(MAX_LISTED_DEPENDENTS)
+                .map(ToString::to_string)
+                .collect();
             let more = self.blocking_dependents.len().saturating_sub(MAX_LISTED_DEPENDENTS);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             parts.push(format!("the end waits for {}{more}", guests.join(", ")));
@@ -254,7 +292,8 @@ impl DeletionStatus {
             parts.push(format!("the end waits until every {} can be listed: {error}", kind.name()));
         }
         if !self.is_unblocked() && !self.non_renewable_identities.is_empty() {
-            let fading: Vec<_> = self.non_renewable_identities.iter().map(ToString::to_string).collect();
+            let fading: Vec<_> =
+                self.non_renewable_identities.iter().map(ToString::to_string).collect();
             parts.push(format!("cannot be renewed, and still clean up: {}", fading.join("; ")));
         }
         (!parts.is_empty()).then(|| parts.join("; "))

@@ -10,7 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::hash::DESIRED_STATE_HASH_ANNOTATION;
-use crate::objects::{DesiredObject, ObjectKey, ObservedObject, OwnedKind, has_ownership_labels, set_desired_state_hash};
+use crate::objects::{
+    DesiredObject, ObjectKey, ObservedObject, OwnedKind, has_ownership_labels,
+    set_desired_state_hash,
+};
 
 mod compare;
 mod field_path;
@@ -208,13 +211,15 @@ const VAULT_READER_POINTER: &str = "/spec/parameters/userAssignedIdentityID";
 fn with_live_vault_reader(desired: &DesiredObject, live: &Value) -> Option<DesiredObject> {
     // A class without a reader means the same as one with an empty one.
     let reader = live.pointer(VAULT_READER_POINTER).and_then(Value::as_str).unwrap_or_default();
-    let own = desired.value.pointer(VAULT_READER_POINTER).filter(|_| desired.keeps_live_vault_reader)?;
+    let own =
+        desired.value.pointer(VAULT_READER_POINTER).filter(|_| desired.keeps_live_vault_reader)?;
     if own == reader {
         return None;
     }
     let mut followed = desired.clone();
     *followed.value.pointer_mut(VAULT_READER_POINTER)? = Value::from(reader);
-    if followed.value.pointer("/metadata/annotations")?.get(DESIRED_STATE_HASH_ANNOTATION).is_some() {
+    if followed.value.pointer("/metadata/annotations")?.get(DESIRED_STATE_HASH_ANNOTATION).is_some()
+    {
         set_desired_state_hash(&mut followed.value);
     }
     Some(followed)

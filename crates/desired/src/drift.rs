@@ -110,7 +110,11 @@ pub struct ChangedObject {
 impl ChangedObject {
     /// What a change would undo; nothing where it changes nothing that is there.
     pub fn from_change(change: &ObjectChange) -> Option<Self> {
-        let ObjectChange::Apply { object, differing_fields: why, unowned_fields: foreign, .. } = change else { return None };
+        let ObjectChange::Apply { object, differing_fields: why, unowned_fields: foreign, .. } =
+            change
+        else {
+            return None;
+        };
         let paths = why.iter().chain(foreign).map(ToString::to_string).collect();
         Some(Self { object: object.key.to_string(), paths })
     }
@@ -160,7 +164,10 @@ impl DriftHistory {
 /// What drifted, sorted, and what to remember until the next time.
 ///
 /// `resumed` findings stand from the beginning: they were found before.
-pub fn find_drift(evidence: &DriftInputs<'_>, memory: &DriftHistory) -> (Vec<DriftFinding>, DriftHistory) {
+pub fn find_drift(
+    evidence: &DriftInputs<'_>,
+    memory: &DriftHistory,
+) -> (Vec<DriftFinding>, DriftHistory) {
     let mut drifts: Vec<_> = std::iter::empty()
         .chain(changed_object_drift(evidence))
         .chain(mount_drift(evidence))
@@ -193,7 +200,9 @@ fn changed_object_drift<'a>(evidence: &DriftInputs<'a>) -> impl Iterator<Item = 
     })
 }
 
-fn shared_credential_drift<'a>(evidence: &DriftInputs<'a>) -> impl Iterator<Item = Drift> + use<'a> {
+fn shared_credential_drift<'a>(
+    evidence: &DriftInputs<'a>,
+) -> impl Iterator<Item = Drift> + use<'a> {
     evidence.shared_credentials.iter().map(|problem| Drift::SharedCredential {
         field: problem.field.clone(),
         message: problem.message.clone(),
@@ -216,18 +225,25 @@ fn mount_drift(evidence: &DriftInputs<'_>) -> Vec<Drift> {
             let mounts = credential_mounts(evidence, component, &named);
             let newest = newest_mounted_object(&mounts).cloned();
             let of_mount = move |mount: CredentialMount<'_>| {
-                drift_of_mount(component, &named, newest.as_ref(), &mount).into_iter().collect::<Vec<_>>()
+                drift_of_mount(component, &named, newest.as_ref(), &mount)
+                    .into_iter()
+                    .collect::<Vec<_>>()
             };
             mounts.into_iter().flat_map(of_mount).collect::<Vec<_>>()
         })
         .collect()
 }
 
-fn credential_mounts<'a>(evidence: &DriftInputs<'a>, component: Component, named: &str) -> Vec<CredentialMount<'a>> {
+fn credential_mounts<'a>(
+    evidence: &DriftInputs<'a>,
+    component: Component,
+    named: &str,
+) -> Vec<CredentialMount<'a>> {
     let class = component.definition().secret_provider_class;
     let pods = evidence.pods.iter().filter(|pod| pod.is_ready && !pod.is_deleting);
     pods.filter_map(|pod| {
-        let volume = evidence.volumes.iter().find(|it| it.class_name == class && it.belongs_to(pod))?;
+        let volume =
+            evidence.volumes.iter().find(|it| it.class_name == class && it.belongs_to(pod))?;
         let mounted = volume.objects.iter().find(|(id, _)| id.eq_ignore_ascii_case(named));
         let object = mounted.map(|(id, version)| {
             let told = volume.report.parsed().map(|facts| facts.objects.as_slice());
@@ -259,14 +275,23 @@ fn drift_of_mount(
 ) -> Option<Drift> {
     let pod = mount.pod.name.clone();
     let Some(object) = &mount.object else {
-        return Some(Drift::UnexpectedObjectMounted { component, pod, expected_id: named.to_owned() });
+        return Some(Drift::UnexpectedObjectMounted {
+            component,
+            pod,
+            expected_id: named.to_owned(),
+        });
     };
     if let Some(newest) = newest
         && newest.version != object.version
         && object.not_before.is_none_or(|begin| newest.not_before > Some(begin))
     {
         let (mounted, newest) = (object.version.clone(), newest.version.clone());
-        return Some(Drift::StaleMount { component, pod, mounted_version: mounted, newest_version: newest });
+        return Some(Drift::StaleMount {
+            component,
+            pod,
+            mounted_version: mounted,
+            newest_version: newest,
+        });
     }
     let told_of = |it: &&CanaryStatusReport| it.component == component.name();
     let loaded = mount.pod.canary_report.parsed().filter(told_of)?.credential.as_ref()?;
@@ -323,7 +348,8 @@ impl Drift {
         match self {
             Self::ObjectChanged { object, paths } => {
                 let more = paths.len().saturating_sub(MAX_LISTED_PATHS);
-                let told: Vec<_> = paths.iter().take(MAX_LISTED_PATHS).map(String::as_str).collect();
+                let told: Vec<_> =
+                    paths.iter().take(MAX_LISTED_PATHS).map(String::as_str).collect();
                 let more = if more == 0 { String::new() } else { format!(" and {more} more") };
                 format!("{object} is not as rendered: {}{more}", told.join(", "))
             }
@@ -332,12 +358,19 @@ impl Drift {
                     "pod `{pod}` does not mount `{named}`, which the cluster names for {component}"
                 )
             }
-            Self::StaleMount { component, pod, mounted_version: mounted, newest_version: newest } => format!(
+            Self::StaleMount {
+                component,
+                pod,
+                mounted_version: mounted,
+                newest_version: newest,
+            } => format!(
                 "pod `{pod}` mounts version {mounted} for {component}, while another mounts {newest}"
             ),
-            Self::OldCertificateInUse { component, pod, thumbprint, mounted_version: mounted } => format!(
-                "the process in pod `{pod}` uses the older certificate {thumbprint} for {component}, though version {mounted} is mounted"
-            ),
+            Self::OldCertificateInUse { component, pod, thumbprint, mounted_version: mounted } => {
+                format!(
+                    "the process in pod `{pod}` uses the older certificate {thumbprint} for {component}, though version {mounted} is mounted"
+                )
+            }
             Self::SharedCredential { message, .. } => message.clone(),
             Self::KindForbidden(lacking) | Self::KindNotServed(lacking) => lacking.message.clone(),
         }

@@ -9,7 +9,10 @@ use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::hosted_cluster::desired_state::{DesiredState, desired_state};
 use crate::hosted_cluster::render_context::RenderContext;
 use crate::hosted_cluster::validate::validate;
-use crate::objects::{DesiredObject, DesiredObjectInputs, OperatorMode, ControlPlaneOwner, VolumeRefresh, desired_objects};
+use crate::objects::{
+    ControlPlaneOwner, DesiredObject, DesiredObjectInputs, OperatorMode, VolumeRefresh,
+    desired_objects,
+};
 use crate::templates::WorkloadTemplates;
 
 pub(crate) const EXAMPLE_YAML: &str = include_str!("../../../examples/hostedcluster.yaml");
@@ -62,7 +65,10 @@ pub(crate) fn desired_state_of(wire: &HostedCluster) -> DesiredState {
 pub(crate) const OWNER_UID: &str = "1f0c6a8e-52d7-4b39-9a41-e8d03c7b5f26";
 
 /// What the objects of a cluster with a control plane need to know.
-pub(crate) fn example_inputs<'a>(wire: &'a HostedCluster, templates: &'a WorkloadTemplates) -> DesiredObjectInputs<'a> {
+pub(crate) fn example_inputs<'a>(
+    wire: &'a HostedCluster,
+    templates: &'a WorkloadTemplates,
+) -> DesiredObjectInputs<'a> {
     DesiredObjectInputs {
         wire,
         mode: OperatorMode::All,

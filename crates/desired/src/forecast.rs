@@ -33,8 +33,8 @@ use jiff::{SignedDuration, Timestamp};
 use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use serde::Serialize;
 
-pub use propagation_delay::{RenewalPolicy, PropagationDelay};
-pub use timeline::{TimelineEntry, RenewalMilestone, renewal_timeline};
+pub use propagation_delay::{PropagationDelay, RenewalPolicy};
+pub use timeline::{RenewalMilestone, TimelineEntry, renewal_timeline};
 
 /// The stamps of a credential.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -162,13 +162,25 @@ impl fmt::Display for RenewalState {
 }
 
 /// What an identity's credential comes to at `now`, by its status.
-pub fn forecast_identity_renewal(identity: &IdentityStatus, policy: &RenewalPolicy, now: Timestamp) -> RenewalForecast {
+pub fn forecast_identity_renewal(
+    identity: &IdentityStatus,
+    policy: &RenewalPolicy,
+    now: Timestamp,
+) -> RenewalForecast {
     let IdentityStatus { not_before, renew_after, cannot_renew_after, not_after, .. } = *identity;
-    forecast_renewal(ForecastTimestamps { not_before, renew_after, cannot_renew_after, not_after }, policy, now)
+    forecast_renewal(
+        ForecastTimestamps { not_before, renew_after, cannot_renew_after, not_after },
+        policy,
+        now,
+    )
 }
 
 /// What a credential comes to at `now`.
-pub fn forecast_renewal(stamps: ForecastTimestamps, policy: &RenewalPolicy, now: Timestamp) -> RenewalForecast {
+pub fn forecast_renewal(
+    stamps: ForecastTimestamps,
+    policy: &RenewalPolicy,
+    now: Timestamp,
+) -> RenewalForecast {
     let blank = RenewalForecast {
         verdict: RenewalState::Unknown,
         renew_from: stamps.renew_after,
@@ -209,8 +221,13 @@ pub fn forecast_renewal(stamps: ForecastTimestamps, policy: &RenewalPolicy, now:
 
 /// How long a rotator may take: at most half of the time that is left when what it wrote at once
 /// has arrived.
-fn renewal_grace_period(policy: &RenewalPolicy, renew_from: Timestamp, last_write: Timestamp) -> Duration {
-    let spare = last_write.duration_since(add_saturating(renew_from, policy.propagation_delay.total()));
+fn renewal_grace_period(
+    policy: &RenewalPolicy,
+    renew_from: Timestamp,
+    last_write: Timestamp,
+) -> Duration {
+    let spare =
+        last_write.duration_since(add_saturating(renew_from, policy.propagation_delay.total()));
     let spare = Duration::try_from(spare.max(SignedDuration::ZERO)).unwrap_or_default();
     policy.grace_period.min(spare / 2)
 }

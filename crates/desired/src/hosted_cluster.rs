@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use lanyard_vocabulary::{
-    ArmResourceId, EntraClientId, Cloud, Component, InfraId, KeyVersion, ObjectEncoding, SecretName,
-    SubscriptionId, EntraTenantId, VaultName,
+    ArmResourceId, Cloud, Component, EntraClientId, EntraTenantId, InfraId, KeyVersion,
+    ObjectEncoding, SecretName, SubscriptionId, VaultName,
 };
 
 pub mod cloud_config;
 pub mod cluster_identity;
+pub mod credential_injection;
 pub mod desired_state;
 pub mod encryption_config;
-pub mod shared_credentials;
 pub mod key_rotation;
-pub mod render_context;
 pub mod network_secret;
+pub mod render_context;
+pub mod shared_credentials;
 pub mod validate;
-pub mod credential_injection;
 
 /// A hosted cluster of managed Azure. It comes from [`validate::validate`] only.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,8 +16,6 @@
 //! # Ok::<(), lanyard_desired::ParseHostedClusterError>(())
 //! ```
 
-#[cfg(any(test, feature = "test-util"))]
-pub mod schema_cases;
 pub mod deletion;
 pub mod diff;
 pub mod drift;
@@ -31,25 +29,29 @@ pub mod objects;
 pub mod problem;
 pub mod proof;
 pub mod render;
+mod report_text;
 pub mod rollout;
+#[cfg(any(test, feature = "test-util"))]
+pub mod schema_cases;
 pub mod status;
 pub mod templates;
-mod report_text;
 pub mod workload;
 
 pub use diff::{ObjectChange, PruneScope, diff_objects};
 pub use hosted_cluster::ValidatedHostedCluster;
 pub use hosted_cluster::desired_state::{DesiredState, desired_state};
-pub use hosted_cluster::shared_credentials::lint_shared_credentials;
 pub use hosted_cluster::render_context::RenderContext;
+pub use hosted_cluster::shared_credentials::lint_shared_credentials;
 pub use hosted_cluster::validate::{
-    HostedClusterPlatform, ParseHostedClusterError, ParsedHostedCluster, HostedClusterValidationError, ValidatedWithLints,
-    parse_hosted_cluster, validate, validate_schema, validate_update,
+    HostedClusterPlatform, HostedClusterValidationError, ParseHostedClusterError,
+    ParsedHostedCluster, ValidatedWithLints, parse_hosted_cluster, validate, validate_schema,
+    validate_update,
 };
 pub use objects::{
-    DesiredObject, DesiredObjectInputs, ObjectKey, ObservedObject, OwnedKind, ObjectWriter, desired_objects,
+    DesiredObject, DesiredObjectInputs, ObjectKey, ObjectWriter, ObservedObject, OwnedKind,
+    desired_objects,
 };
-pub use problem::{ValidationProblem, ValidationProblems, ProblemSeverity};
+pub use problem::{ProblemSeverity, ValidationProblem, ValidationProblems};
 pub use proof::{ProofCall, ProofCalls, desired_proof_calls};
-pub use render::{RenderedFile, render_objects, render_deployment_patches};
+pub use render::{RenderedFile, render_deployment_patches, render_objects};
 pub use templates::WorkloadTemplates;

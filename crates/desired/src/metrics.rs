@@ -9,8 +9,8 @@ use lanyard_vocabulary::Hop;
 
 use crate::drift::Drift;
 use crate::forecast::{RenewalForecast, RenewalPolicy, RenewalState, forecast_identity_renewal};
-use crate::status::{CONDITION_FALSE, CONDITION_TRUE};
 use crate::report_text::parse_hop;
+use crate::status::{CONDITION_FALSE, CONDITION_TRUE};
 
 /// A gauge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,11 @@ pub static METRICS: [&IdentityMetric; 9] = [
 
 /// The samples of one hosted cluster at `now`. What is not known has no sample, except where a
 /// value says so.
-pub fn identity_samples(status: &HostedClusterIdentitiesStatus, policy: &RenewalPolicy, now: Timestamp) -> Vec<MetricSample> {
+pub fn identity_samples(
+    status: &HostedClusterIdentitiesStatus,
+    policy: &RenewalPolicy,
+    now: Timestamp,
+) -> Vec<MetricSample> {
     let identities = status.identities.iter();
     let identities = identities.flat_map(|identity| {
         let forecast = forecast_identity_renewal(identity, policy, now);
@@ -247,7 +251,8 @@ mod tests {
     #[test]
     fn labels_never_contain_free_text() {
         let labels = |text: &str| {
-            let samples = identity_samples(&status_with_text(text), &RenewalPolicy::default(), now());
+            let samples =
+                identity_samples(&status_with_text(text), &RenewalPolicy::default(), now());
             samples.into_iter().map(|it| (it.metric.name, it.label)).collect::<BTreeSet<_>>()
         };
         assert_eq!(labels("x"), labels("y"));
@@ -266,7 +271,10 @@ mod tests {
             ADVISED_CONFIGURATION,
         ];
         let metrics = METRICS.iter().map(|metric| metric.name);
-        let alarms = RenewalState::ALL.into_iter().filter(|it| it.requires_action()).map(RenewalState::reason);
+        let alarms = RenewalState::ALL
+            .into_iter()
+            .filter(|it| it.requires_action())
+            .map(RenewalState::reason);
         for name in metrics.chain(conditions).chain(Drift::KINDS).chain(alarms) {
             assert!(page.contains(&format!("`{name}`")), "{name}");
         }

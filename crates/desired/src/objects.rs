@@ -16,11 +16,12 @@ mod kind;
 mod ownership_marks;
 
 pub use compose::desired_objects;
-pub use inputs::{DesiredObjectInputs, OperatorMode, ControlPlaneOwner, VolumeRefresh};
+pub use inputs::{ControlPlaneOwner, DesiredObjectInputs, OperatorMode, VolumeRefresh};
 pub use kind::{KindInfo, OwnedKind};
 pub(crate) use ownership_marks::set_desired_state_hash;
 pub use ownership_marks::{
-    CLUSTER_LABEL, MANAGED_BY_VALUE, MANAGED_BY_LABEL, cluster_label, has_ownership_labels, without_ownership_marks,
+    CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGED_BY_VALUE, cluster_label, has_ownership_labels,
+    without_ownership_marks,
 };
 
 /// Which object.

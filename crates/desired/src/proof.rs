@@ -178,7 +178,8 @@ const READ_SECRET_PERMISSION: &str = "Microsoft.KeyVault/vaults/secrets/getSecre
 
 /// The proofs of every component that the cluster runs.
 pub fn desired_proof_calls(cluster: &ValidatedHostedCluster) -> BTreeMap<Component, ProofCalls> {
-    let rows = PROOF_RESOURCES.iter().filter(|(component, ..)| cluster.identities.contains_key(component));
+    let rows =
+        PROOF_RESOURCES.iter().filter(|(component, ..)| cluster.identities.contains_key(component));
     rows.filter_map(|(component, granted, refused)| {
         let granted = proof_call(cluster, *granted, ExpectedAuthorization::Granted)?;
         let refused = proof_call(cluster, *refused, ExpectedAuthorization::Refused)
@@ -189,7 +190,10 @@ pub fn desired_proof_calls(cluster: &ValidatedHostedCluster) -> BTreeMap<Compone
 }
 
 /// The request that the role of a component grants, where the cluster runs it and there is one.
-pub fn granted_proof_call(cluster: &ValidatedHostedCluster, component: Component) -> Option<ProofCall> {
+pub fn granted_proof_call(
+    cluster: &ValidatedHostedCluster,
+    component: Component,
+) -> Option<ProofCall> {
     let (_, granted, _) = PROOF_RESOURCES.iter().find(|(known, ..)| *known == component)?;
     cluster.identities.get(&component)?;
     proof_call(cluster, *granted, ExpectedAuthorization::Granted)
@@ -224,10 +228,14 @@ fn proof_call(
     let of_group = |kind: &str| ProofTarget::Arm { path: format!("{managed}/providers/{kind}") };
     let of_id = |id: &ArmResourceId| ProofTarget::Arm { path: id.to_string() };
     let (target, api_version, permission) = match subject {
-        ProofResource::Vnet => (of_id(&azure.vnet), NETWORK_API_VERSION, "Microsoft.Network/virtualNetworks/read"),
-        ProofResource::Subnet => {
-            (of_id(&azure.subnet), NETWORK_API_VERSION, "Microsoft.Network/virtualNetworks/subnets/read")
+        ProofResource::Vnet => {
+            (of_id(&azure.vnet), NETWORK_API_VERSION, "Microsoft.Network/virtualNetworks/read")
         }
+        ProofResource::Subnet => (
+            of_id(&azure.subnet),
+            NETWORK_API_VERSION,
+            "Microsoft.Network/virtualNetworks/subnets/read",
+        ),
         ProofResource::SecurityGroup => {
             let permission = "Microsoft.Network/networkSecurityGroups/read";
             (of_id(&azure.security_group), NETWORK_API_VERSION, permission)
@@ -243,7 +251,11 @@ fn proof_call(
         }
         ProofResource::VirtualMachines => {
             let permission = "Microsoft.Compute/virtualMachines/read";
-            (of_group("Microsoft.Compute/virtualMachines"), VIRTUAL_MACHINES_API_VERSION, permission)
+            (
+                of_group("Microsoft.Compute/virtualMachines"),
+                VIRTUAL_MACHINES_API_VERSION,
+                permission,
+            )
         }
         ProofResource::Disks => {
             (of_group("Microsoft.Compute/disks"), DISKS_API_VERSION, "Microsoft.Compute/disks/read")

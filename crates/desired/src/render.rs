@@ -11,8 +11,8 @@ use lanyard_api::{HostedControlPlane, sort_keys};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::hosted_cluster::desired_state::DesiredState;
 use crate::hosted_cluster::credential_injection::CredentialInjection;
+use crate::hosted_cluster::desired_state::DesiredState;
 use crate::objects::{DesiredObject, OwnedKind};
 
 #[cfg(test)]
@@ -152,7 +152,10 @@ struct ContainerPatch {
     variables: Vec<Value>,
 }
 
-fn add_injection(deployments: &mut BTreeMap<&'static str, DeploymentPatch>, wiring: &CredentialInjection) {
+fn add_injection(
+    deployments: &mut BTreeMap<&'static str, DeploymentPatch>,
+    wiring: &CredentialInjection,
+) {
     let patch = deployments.entry(wiring.consumer.deployment).or_default();
     patch.volumes.push(wiring.volume.clone());
     for container in &wiring.containers {

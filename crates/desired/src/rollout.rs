@@ -12,8 +12,8 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use crate::hosted_cluster::desired_state::DesiredState;
 use crate::hosted_cluster::credential_injection::CredentialInjection;
+use crate::hosted_cluster::desired_state::DesiredState;
 use crate::objects::VolumeRefresh;
 
 #[cfg(test)]

@@ -167,7 +167,11 @@ pub fn validation_errors(old: Option<&Value>, new: &Value) -> Vec<String> {
     errors.map(ToString::to_string).collect()
 }
 
-fn build_case(file: &SchemaCaseFile, topic: &SchemaCaseTopic, value: Value) -> Result<SchemaCase, SchemaCasesError> {
+fn build_case(
+    file: &SchemaCaseFile,
+    topic: &SchemaCaseTopic,
+    value: Value,
+) -> Result<SchemaCase, SchemaCasesError> {
     let case: SchemaCaseSpec = serde_json::from_value(value)
         .map_err(|source| SchemaCasesError::InvalidCase { topic: topic.subject.clone(), source })?;
     let name = format!("{}: {}", topic.subject, case.name);
@@ -188,7 +192,12 @@ fn build_case(file: &SchemaCaseFile, topic: &SchemaCaseTopic, value: Value) -> R
     Ok(SchemaCase { name, initial, updated, expected: verdict })
 }
 
-fn resolve_base(file: &SchemaCaseFile, user: &str, name: &str, depth: usize) -> Result<Value, SchemaCasesError> {
+fn resolve_base(
+    file: &SchemaCaseFile,
+    user: &str,
+    name: &str,
+    depth: usize,
+) -> Result<Value, SchemaCasesError> {
     let missing = || SchemaCasesError::UnknownBase { user: user.to_owned(), base: name.to_owned() };
     let found = file.bases.get(name).filter(|_| depth <= file.bases.len()).ok_or_else(missing)?;
     let mut object = match (&found.from, &found.object) {
@@ -216,6 +225,9 @@ fn parse_expectation(accept: bool, reject: Option<&Value>) -> Option<ExpectedVal
             server_messages: texts(sides.get("server")?)?,
             lanyard_messages: texts(sides.get("ours")?)?,
         }),
-        Some(both) => Some(ExpectedValidation::Rejected { server_messages: texts(both)?, lanyard_messages: texts(both)? }),
+        Some(both) => Some(ExpectedValidation::Rejected {
+            server_messages: texts(both)?,
+            lanyard_messages: texts(both)?,
+        }),
     }
 }

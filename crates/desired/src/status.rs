@@ -33,11 +33,11 @@
 //! pods counts is `Unknown`. The second consumer of KMS runs the canary of another identity; it
 //! vouches for its file only.
 
-mod pod_identity;
 mod conditions;
 mod credential;
 mod identity;
 mod inputs;
+mod pod_identity;
 #[cfg(test)]
 mod tests;
 mod transitions;
@@ -50,7 +50,10 @@ pub use conditions::{
     ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_AZURE_IDENTITIES,
     VALID_KMS_CONFIG, VALID_NETWORK,
 };
-pub use inputs::{ObservedClasses, ClusterValidation, ReportAnnotation, IdentityStatusInputs, ObservedPod, ObservedVolume};
+pub use inputs::{
+    ClusterValidation, IdentityStatusInputs, ObservedClasses, ObservedPod, ObservedVolume,
+    ReportAnnotation,
+};
 pub use transitions::{EventType, StatusTransition, status_transitions};
 
 use crate::forecast::forecast_identity_renewal;
@@ -86,13 +89,22 @@ pub fn identities_status(observed: &IdentityStatusInputs<'_>) -> HostedClusterId
         .take(MAX_DRIFT_ENTRIES)
         .collect();
     let conditions = conditions::conditions(observed, &identities, &drift);
-    HostedClusterIdentitiesStatus { observed_generation: observed.generation, identities, conditions, drift }
+    HostedClusterIdentitiesStatus {
+        observed_generation: observed.generation,
+        identities,
+        conditions,
+        drift,
+    }
 }
 
 /// When the status changes though nobody reports anything new: a pod has settled, or a credential
 /// has come to the next moment of its forecast. Nothing where it does not.
-pub fn next_status_change_at(observed: &IdentityStatusInputs<'_>, status: &HostedClusterIdentitiesStatus) -> Option<Timestamp> {
-    let settled = observed.pods.iter().filter_map(|pod| identity::check_pod_counts(observed, pod).err()?);
+pub fn next_status_change_at(
+    observed: &IdentityStatusInputs<'_>,
+    status: &HostedClusterIdentitiesStatus,
+) -> Option<Timestamp> {
+    let settled =
+        observed.pods.iter().filter_map(|pod| identity::check_pod_counts(observed, pod).err()?);
     let moments = status.identities.iter().filter_map(|identity| {
         forecast_identity_renewal(identity, observed.renewal_policy, observed.now).next_change_at()
     });
@@ -100,7 +112,10 @@ pub fn next_status_change_at(observed: &IdentityStatusInputs<'_>, status: &Hoste
 }
 
 /// Whether a canary of the component says that its identity fails, whatever else is wrong with it.
-pub(crate) fn canary_reports_failure(observed: &IdentityStatusInputs<'_>, component: Component) -> bool {
+pub(crate) fn canary_reports_failure(
+    observed: &IdentityStatusInputs<'_>,
+    component: Component,
+) -> bool {
     identity::canary_reports_failure(observed, component)
 }
 

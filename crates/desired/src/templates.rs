@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use lanyard_vocabulary::{EntraClientId, Component};
+use lanyard_vocabulary::{Component, EntraClientId};
 use serde_json::{Map, Value, json};
 
 use crate::problem::ValidationProblems;
 use crate::workload::VAULT_READER;
 
-pub(crate) mod reserved_names;
 mod deployment;
 mod parse;
+pub(crate) mod reserved_names;
 #[cfg(test)]
 mod tests;
 
@@ -148,7 +148,10 @@ impl WorkloadTemplates {
     ///
     /// # Errors
     /// As [`WorkloadTemplates::parse`].
-    pub fn parse_with_canary_overrides(text: &str, canary: Map<String, Value>) -> Result<Self, ValidationProblems> {
+    pub fn parse_with_canary_overrides(
+        text: &str,
+        canary: Map<String, Value>,
+    ) -> Result<Self, ValidationProblems> {
         parse::parse_templates(text, canary)
     }
 

@@ -10,19 +10,21 @@ use serde_json::{Value, json};
 
 use crate::hash::CONFIG_HASH_ANNOTATION;
 use crate::hosted_cluster::ValidatedHostedCluster;
+use crate::hosted_cluster::credential_injection::CredentialInjection;
 use crate::hosted_cluster::desired_state::DesiredState;
 use crate::hosted_cluster::encryption_config::{
     ENCRYPTION_CONFIG_KEY, ENCRYPTION_CONFIG_SECRET, KeyRole,
 };
-use crate::hosted_cluster::credential_injection::CredentialInjection;
-use crate::objects::{CLUSTER_LABEL, DesiredObjectInputs, MANAGED_BY_VALUE, MANAGED_BY_LABEL, cluster_label};
+use crate::objects::{
+    CLUSTER_LABEL, DesiredObjectInputs, MANAGED_BY_LABEL, MANAGED_BY_VALUE, cluster_label,
+};
 use crate::rollout::{CLASS_STAMP_ANNOTATION, class_stamp};
 
 mod additions;
 mod canary;
 mod canary_call;
-mod key_plugin;
 mod config_hash;
+mod key_plugin;
 #[cfg(test)]
 mod tests;
 
@@ -160,7 +162,10 @@ impl<'a> WorkloadContext<'a> {
 
 /// The wiring of the component that the deployment runs; others may mount their credential there,
 /// too.
-fn own_injection<'a>(wirings: &[&'a CredentialInjection], name: &str) -> Option<&'a CredentialInjection> {
+fn own_injection<'a>(
+    wirings: &[&'a CredentialInjection],
+    name: &str,
+) -> Option<&'a CredentialInjection> {
     let is_own = |wiring: &&&CredentialInjection| {
         wiring.component.consumers().first().is_some_and(|first| first.deployment == name)
     };
@@ -180,9 +185,8 @@ fn main_container(consumer: &Consumer) -> &'static str {
 /// The Secret with a consumer's cloud configuration, and where the consumer finds it.
 pub(crate) fn cloud_config_mount(consumer: &Consumer) -> Option<(&'static str, CloudConfigMount)> {
     match consumer.path_source {
-        CredentialPathSource::CloudConfig { secret, mount } | CredentialPathSource::StorageOperator { secret, mount, .. } => {
-            Some((secret, mount))
-        }
+        CredentialPathSource::CloudConfig { secret, mount }
+        | CredentialPathSource::StorageOperator { secret, mount, .. } => Some((secret, mount)),
         _ => None,
     }
 }

@@ -22,9 +22,9 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde::{Deserialize, Serialize};
 
-use crate::identity_binding::is_proxy_server_name;
 use crate::certificates::{common_name, days_after, set_validity};
 use crate::hosts;
+use crate::identity_binding::is_proxy_server_name;
 use crate::keys::RedactedText;
 
 /// Apple's platforms refuse leaves that live longer than 398 days.
@@ -69,10 +69,12 @@ impl AuthorityError {
     /// What to do about it.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Pem(_) | Self::Parse(_) | Self::NotACertificateAuthority | Self::KeyMismatch => Some(
-                "give the certificate of an authority (basic constraint CA) and its own private \
+            Self::Pem(_) | Self::Parse(_) | Self::NotACertificateAuthority | Self::KeyMismatch => {
+                Some(
+                    "give the certificate of an authority (basic constraint CA) and its own private \
                  key, both in PEM; the key is PKCS#8, SEC1 or PKCS#1",
-            ),
+                )
+            }
             Self::Certificate(_) | Self::UnsupportedKey(_) => None,
         }
     }
@@ -192,7 +194,10 @@ impl ResolvesServerCert for LocalAuthority {
 }
 
 /// Fails unless the certificate is that of an authority and names this key.
-fn check_authority_key_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> Result<(), AuthorityError> {
+fn check_authority_key_pair(
+    certificate: &CertificateDer<'_>,
+    key: &KeyPair,
+) -> Result<(), AuthorityError> {
     let Ok((_, parsed)) = x509_parser::parse_x509_certificate(certificate) else {
         return Err(AuthorityError::Parse(rcgen::Error::CouldNotParseCertificate));
     };

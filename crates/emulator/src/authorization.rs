@@ -132,7 +132,10 @@ impl PrincipalAssignments {
 
 impl Authorization {
     /// Adds an assignment.
-    pub(crate) fn assign(&mut self, assignment: RoleAssignment) -> Result<AssignOutcome, AssignError> {
+    pub(crate) fn assign(
+        &mut self,
+        assignment: RoleAssignment,
+    ) -> Result<AssignOutcome, AssignError> {
         if RoleCatalog::built_in().role(assignment.role).is_none() {
             return Err(AssignError::RoleUnknown { role: assignment.role.0 });
         }

@@ -6,15 +6,15 @@
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::Authorization;
-use crate::identity_binding::IdentityBinding;
+use crate::clock_offset::ClockOffset;
 use crate::directory::EntraDirectory;
 use crate::fault_rules::FaultRules;
-use crate::seed::{SeedPlanFingerprint, IdentityRegistry};
+use crate::identity_binding::IdentityBinding;
+use crate::seed::{IdentityRegistry, SeedPlanFingerprint};
 use crate::services::arm::ArmResourceStore;
 use crate::services::imds::ImdsState;
 use crate::services::keyvault::VaultStore;
 use crate::token::TokenPolicy;
-use crate::clock_offset::ClockOffset;
 
 /// Everything that the emulator knows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

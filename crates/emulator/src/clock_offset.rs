@@ -84,7 +84,10 @@ mod tests {
         let moved = stopped.advance_by(SignedDuration::from_hours(1)).unwrap();
         assert_eq!(moved.emulated_time(later(5)), later(3));
         let started = moved.resume_from(later(5));
-        assert_eq!((started.emulated_time(later(5)), started.emulated_time(later(6))), (later(3), later(4)));
+        assert_eq!(
+            (started.emulated_time(later(5)), started.emulated_time(later(6))),
+            (later(3), later(4))
+        );
         assert!(ClockOffset::default().advance_by(SignedDuration::MAX).is_none());
     }
 }

@@ -11,7 +11,7 @@ use lanyard_vocabulary::{ArmResourceId, EntraClientId, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::keys::{RsaKey, RedactedText};
+use crate::keys::{RedactedText, RsaKey};
 use crate::published_key::RsaPublicJwk;
 
 /// Everything that Entra knows.
@@ -193,7 +193,10 @@ impl EntraDirectory {
     }
 
     /// The managed identity of an Azure resource, to change.
-    pub(crate) fn by_resource_id_mut(&mut self, resource: &ArmResourceId) -> Option<&mut Principal> {
+    pub(crate) fn by_resource_id_mut(
+        &mut self,
+        resource: &ArmResourceId,
+    ) -> Option<&mut Principal> {
         self.principals.iter_mut().find(|principal| principal.resource_id() == Some(resource))
     }
 }

@@ -13,17 +13,17 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::authority::{AuthorityError, LocalAuthority};
-use crate::operation_context::IdGenerator;
-use crate::fault_plan::{FaultPlan, apply_fault_plan};
+use crate::azure_state::AzureState;
 use crate::engine::EmulatorEngine;
+use crate::fault_plan::{FaultPlan, apply_fault_plan};
 use crate::keys::RedactedText;
+use crate::operation_context::IdGenerator;
 use crate::request_log::RequestLogEntry;
-use crate::seed::{self, IssuedCredential as IssuedCredential, SeedError, SeedPlan};
-use crate::server::{MAX_CONNECTIONS, ConnectionContext, serve};
+use crate::seed::{self, IssuedCredential, SeedError, SeedPlan};
+use crate::server::{ConnectionContext, MAX_CONNECTIONS, serve};
 use crate::services::imds::ImdsMachine;
 use crate::state_store::{StateStore, StateStoreError};
 use crate::token::TokenPolicy;
-use crate::azure_state::AzureState;
 
 /// How an emulator shall start. Nothing happens before [`EmulatorBuilder::start`].
 #[derive(Debug)]
@@ -384,13 +384,16 @@ impl Emulator {
     /// # Errors
     /// If the component has no identity.
     pub async fn apply_fault_plan(&self, drill: FaultPlan) -> Result<(), StateChangeError> {
-        self.update_azure_state(move |world, ids, now| apply_fault_plan(world, drill, ids, now)).await
+        self.update_azure_state(move |world, ids, now| apply_fault_plan(world, drill, ids, now))
+            .await
     }
 
     /// Changes make keys and write files: they have a thread of their own.
     async fn update_azure_state<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&mut AzureState, &mut IdGenerator, Timestamp) -> Result<T, SeedError> + Send + 'static,
+        change: impl FnOnce(&mut AzureState, &mut IdGenerator, Timestamp) -> Result<T, SeedError>
+        + Send
+        + 'static,
     ) -> Result<T, StateChangeError> {
         let engine = Arc::clone(&self.engine);
         tokio::task::spawn_blocking(move || engine.update_azure_state(change))

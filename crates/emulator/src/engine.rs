@@ -10,19 +10,19 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use crate::authority::LocalAuthority;
-use crate::operation_context::{OperationContext, IdGenerator};
-pub(crate) use crate::ingress::Ingress;
-use crate::ingress::{resolve_endpoint, tunnel_rejection};
+use crate::azure_state::AzureState;
 use crate::emulator::StateChangeError;
 use crate::fault_rules::{FaultEffect, FaultHit};
 use crate::hosts::ServiceEndpoint;
+pub(crate) use crate::ingress::Ingress;
+use crate::ingress::{resolve_endpoint, tunnel_rejection};
+use crate::operation_context::{IdGenerator, OperationContext};
+use crate::operations::{AzureService, OperationLookup, ServiceOperation, find_operation};
+use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 use crate::request_log::{RequestLog, RequestLogEntry};
-use crate::operations::{OperationLookup, ServiceOperation, AzureService, find_operation};
-use crate::request::{ServiceReply, ServiceRequest, RequestScheme};
 use crate::seed::SeedError;
 use crate::services;
 use crate::state_store::{StateStore, StateStoreError};
-use crate::azure_state::AzureState;
 
 /// What goes back to the client.
 #[derive(Debug)]
@@ -109,7 +109,11 @@ impl EmulatorEngine {
         Ok(changed)
     }
 
-    fn write_state_file(&self, world: &AzureState, ids: &IdGenerator) -> Result<(), StateStoreError> {
+    fn write_state_file(
+        &self,
+        world: &AzureState,
+        ids: &IdGenerator,
+    ) -> Result<(), StateStoreError> {
         let Some(store) = &self.store else { return Ok(()) };
         store.save(self.authority.stored_form(), ids, world)
     }
@@ -146,7 +150,11 @@ impl EmulatorEngine {
     }
 
     /// Records the refusal of a request that no service sees.
-    pub(crate) fn record_rejection(&self, request: &ServiceRequest, refusal: ServiceReply) -> ServiceReply {
+    pub(crate) fn record_rejection(
+        &self,
+        request: &ServiceRequest,
+        refusal: ServiceReply,
+    ) -> ServiceReply {
         let mut state = self.state.lock();
         let now = state.azure.clock.emulated_time(self.clock.now());
         let trace = RequestTrace::default();
@@ -178,9 +186,10 @@ impl EmulatorEngine {
                 FaultEffect::TokenError { code } => {
                     Some(services::entra::injected_error_reply(code, now, &mut state.ids))
                 }
-                FaultEffect::Reset => {
-                    Some(ServiceReply::empty(StatusCode::BAD_GATEWAY).with_rejection_reason("connection reset"))
-                }
+                FaultEffect::Reset => Some(
+                    ServiceReply::empty(StatusCode::BAD_GATEWAY)
+                        .with_rejection_reason("connection reset"),
+                ),
                 other => other.replacement_reply(site.service),
             };
             if let Some(reply) = replacement {
@@ -199,14 +208,17 @@ impl EmulatorEngine {
         trace: &mut RequestTrace,
     ) -> ServiceReply {
         let segments: Vec<_> = request.segments().collect();
-        let (operation, parameters) =
-            match find_operation(services::operations_of_service(site.service), &request.method, &segments) {
-                OperationLookup::Found(operation, parameters) => (operation, parameters),
-                OperationLookup::NotFound(nearest) => {
-                    trace.unimplemented = true;
-                    return not_implemented_reply(site.service, request, nearest);
-                }
-            };
+        let (operation, parameters) = match find_operation(
+            services::operations_of_service(site.service),
+            &request.method,
+            &segments,
+        ) {
+            OperationLookup::Found(operation, parameters) => (operation, parameters),
+            OperationLookup::NotFound(nearest) => {
+                trace.unimplemented = true;
+                return not_implemented_reply(site.service, request, nearest);
+            }
+        };
         trace.operation = Some(operation.id);
         let State { azure: world, ids, request_log: ledger } = state;
         let mut call = OperationContext {
@@ -311,7 +323,8 @@ fn not_implemented_reply(
             }
         }),
     };
-    ServiceReply::json(StatusCode::NOT_IMPLEMENTED, &body).with_rejection_reason("operation not implemented")
+    ServiceReply::json(StatusCode::NOT_IMPLEMENTED, &body)
+        .with_rejection_reason("operation not implemented")
 }
 
 fn request_log_entry(

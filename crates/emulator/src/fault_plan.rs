@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use lanyard_vocabulary::{Component, ObjectEncoding};
 use serde::{Deserialize, Serialize};
 
+use crate::azure_state::AzureState;
 use crate::operation_context::IdGenerator;
 use crate::seed::{self, ComponentIdentity, SeedError};
 use crate::services::keyvault::{KeyVaultObjectKind, object_scope};
-use crate::azure_state::AzureState;
 
 /// A fault, and the component that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -131,7 +131,10 @@ pub(crate) fn apply_fault_plan(
     now: Timestamp,
 ) -> Result<(), SeedError> {
     let FaultPlan { fault, component } = drill;
-    let holder = world.roster.component_identity_mut(component).ok_or(SeedError::ComponentIdentityMissing { component })?;
+    let holder = world
+        .roster
+        .component_identity_mut(component)
+        .ok_or(SeedError::ComponentIdentityMissing { component })?;
     holder.faults.insert(fault);
     let holder = holder.clone();
     if fault.changes_secret_value() {
@@ -146,7 +149,11 @@ pub(crate) fn apply_fault_plan(
 }
 
 /// Takes away what a fault takes away; nothing for a fault of the value.
-pub(crate) fn remove_faulted_objects(world: &mut AzureState, fault: IdentityFault, holder: &ComponentIdentity) {
+pub(crate) fn remove_faulted_objects(
+    world: &mut AzureState,
+    fault: IdentityFault,
+    holder: &ComponentIdentity,
+) {
     match fault {
         IdentityFault::MissingSecret => {
             if let Some(vault) = world.vaults.vault_at_host_mut(&holder.vault_host) {
@@ -155,7 +162,8 @@ pub(crate) fn remove_faulted_objects(world: &mut AzureState, fault: IdentityFaul
         }
         IdentityFault::VaultRole => {
             let Some(vault) = world.vaults.vault_at_host(&holder.vault_host) else { return };
-            let scope = object_scope(vault, KeyVaultObjectKind::Secret, holder.secret_name.as_str());
+            let scope =
+                object_scope(vault, KeyVaultObjectKind::Secret, holder.secret_name.as_str());
             world.authorization.revoke(|assignment| assignment.scope == scope);
         }
         IdentityFault::UnknownApplication => {
@@ -164,7 +172,10 @@ pub(crate) fn remove_faulted_objects(world: &mut AzureState, fault: IdentityFaul
         IdentityFault::ArmRole => {
             world.authorization.revoke(|held| held.principal_id == holder.object_id);
         }
-        IdentityFault::Encoding | IdentityFault::Expired | IdentityFault::KeyMismatch | IdentityFault::Audience => {}
+        IdentityFault::Encoding
+        | IdentityFault::Expired
+        | IdentityFault::KeyMismatch
+        | IdentityFault::Audience => {}
     }
 }
 

@@ -176,7 +176,9 @@ impl FaultRules {
             return None;
         }
         let rule = self.rules.iter_mut().find_map(|rule| {
-            let is_hit = rule.is_active_at(now) && rule.matches(service, request) && rule.count_and_check_hit(now);
+            let is_hit = rule.is_active_at(now)
+                && rule.matches(service, request)
+                && rule.count_and_check_hit(now);
             is_hit.then_some(rule)
         })?;
         Some(FaultHit { rule_name: rule.name.clone(), effect: rule.effect.clone() })
@@ -266,7 +268,10 @@ impl FaultEffect {
 }
 
 fn json_error_reply(status: StatusCode, code: &str, message: &str) -> ServiceReply {
-    ServiceReply::json(status, &serde_json::json!({ "error": { "code": code, "message": message } }))
+    ServiceReply::json(
+        status,
+        &serde_json::json!({ "error": { "code": code, "message": message } }),
+    )
 }
 
 /// Entra throttles with a body that is no JSON; the vaults and ARM have codes of their own.
@@ -347,7 +352,8 @@ mod tests {
             body: bytes::Bytes::new(),
         };
         let later = |seconds: &i64| epoch + SignedDuration::from_secs(*seconds);
-        let hits = at.iter().map(|at| faults.match_request(AzureService::KeyVault, &request, later(at)));
+        let hits =
+            at.iter().map(|at| faults.match_request(AzureService::KeyVault, &request, later(at)));
         hits.map(|hit| hit.map(|hit| hit.rule_name)).collect()
     }
 

@@ -65,19 +65,20 @@ pub(crate) fn endpoint_of_host(host: &str) -> Option<ServiceEndpoint> {
     }
     let known = Cloud::ALL.into_iter().find_map(|cloud| {
         let endpoints = cloud.endpoints()?;
-        let service = if host == endpoints.authority_host
-            || endpoints.authority_aliases.contains(&host)
-        {
-            AzureService::Entra
-        } else if host == endpoints.arm_host
-            || endpoints.arm_audience.strip_prefix("https://") == Some(host)
-        {
-            AzureService::Arm
-        } else if is_subdomain_of(host, endpoints.vault_suffix) || is_subdomain_of(host, endpoints.managed_hsm_suffix) {
-            AzureService::KeyVault
-        } else {
-            return None;
-        };
+        let service =
+            if host == endpoints.authority_host || endpoints.authority_aliases.contains(&host) {
+                AzureService::Entra
+            } else if host == endpoints.arm_host
+                || endpoints.arm_audience.strip_prefix("https://") == Some(host)
+            {
+                AzureService::Arm
+            } else if is_subdomain_of(host, endpoints.vault_suffix)
+                || is_subdomain_of(host, endpoints.managed_hsm_suffix)
+            {
+                AzureService::KeyVault
+            } else {
+                return None;
+            };
         Some(ServiceEndpoint { service, cloud })
     });
     known.or_else(|| {
@@ -96,7 +97,9 @@ pub(crate) fn endpoint_of_host(host: &str) -> Option<ServiceEndpoint> {
 
 /// Whether a host is Microsoft Graph of a cloud.
 pub(crate) fn is_graph(cloud: Cloud, host: &str) -> bool {
-    UNIMPLEMENTED_SERVICE_HOSTS.iter().any(|others| others.cloud == cloud && others.graph_hosts.contains(&host))
+    UNIMPLEMENTED_SERVICE_HOSTS
+        .iter()
+        .any(|others| others.cloud == cloud && others.graph_hosts.contains(&host))
 }
 
 /// Whether a host is the blob endpoint of a storage account of a cloud.
@@ -119,7 +122,11 @@ pub(crate) fn graph_host_of_cloud(cloud: Cloud) -> &'static str {
 /// The global token services that a regional one, such as `westeurope.login.microsoft.com`,
 /// stands for; none for a host that is not regional.
 pub(crate) fn global_hosts_of_regional(host: &str) -> &'static [&'static str] {
-    if is_subdomain_of(host, REGIONAL_LOGIN) { &["login.microsoftonline.com", REGIONAL_LOGIN] } else { &[] }
+    if is_subdomain_of(host, REGIONAL_LOGIN) {
+        &["login.microsoftonline.com", REGIONAL_LOGIN]
+    } else {
+        &[]
+    }
 }
 
 /// The suffixes that the local CA may sign for, without a leading dot.
@@ -157,7 +164,11 @@ mod tests {
         for cloud in Cloud::ALL {
             let Some(endpoints) = cloud.endpoints() else { continue };
             let expect = |host: String, service| {
-                assert_eq!(endpoint_of_host(&host), Some(ServiceEndpoint { service, cloud }), "{host}");
+                assert_eq!(
+                    endpoint_of_host(&host),
+                    Some(ServiceEndpoint { service, cloud }),
+                    "{host}"
+                );
             };
             expect(endpoints.authority_host.to_owned(), AzureService::Entra);
             for alias in endpoints.authority_aliases {
@@ -193,7 +204,10 @@ mod tests {
     fn signable_suffixes_cover_azure_names_only() {
         let suffixes = signable_suffixes();
         for host in ["kv.vault.azure.cn", "management.azure.com", "graph.microsoft.us"] {
-            assert!(suffixes.iter().any(|suffix| host == *suffix || is_subdomain_of(host, suffix)), "{host}");
+            assert!(
+                suffixes.iter().any(|suffix| host == *suffix || is_subdomain_of(host, suffix)),
+                "{host}"
+            );
         }
         assert!(suffixes.iter().all(|suffix| suffix.contains('.') && !suffix.starts_with('.')));
     }

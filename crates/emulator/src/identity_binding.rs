@@ -58,7 +58,8 @@ pub(crate) fn proxy_server_name(cluster_id: &str) -> String {
 pub(crate) fn is_proxy_server_name(host: &str) -> bool {
     let label = host.strip_suffix(SUFFIX).and_then(|head| head.strip_suffix('.'));
     label.and_then(|label| label.strip_prefix('a')).is_some_and(|digits| {
-        digits.len() == CLUSTER_LABEL_DIGITS && digits.bytes().all(|digit| BASE32_HEX_DIGITS.contains(&digit))
+        digits.len() == CLUSTER_LABEL_DIGITS
+            && digits.bytes().all(|digit| BASE32_HEX_DIGITS.contains(&digit))
     })
 }
 

@@ -35,9 +35,14 @@ pub(crate) enum Ingress {
 }
 
 /// Which service a request is for, or the refusal.
-pub(crate) fn resolve_endpoint(request: &ServiceRequest, door: Ingress) -> Result<ServiceEndpoint, ServiceReply> {
+pub(crate) fn resolve_endpoint(
+    request: &ServiceRequest,
+    door: Ingress,
+) -> Result<ServiceEndpoint, ServiceReply> {
     match door {
-        Ingress::Tunnel => hosts::endpoint_of_host(&request.host).ok_or_else(|| not_azure_reply(&request.host)),
+        Ingress::Tunnel => {
+            hosts::endpoint_of_host(&request.host).ok_or_else(|| not_azure_reply(&request.host))
+        }
         Ingress::TokenProxy if request.path.to_ascii_lowercase().ends_with(TOKEN_PATH) => {
             Ok(public_cloud_endpoint(AzureService::Entra))
         }
@@ -53,10 +58,11 @@ pub(crate) fn resolve_endpoint(request: &ServiceRequest, door: Ingress) -> Resul
         .with_rejection_reason("misdirected")),
         Ingress::Proxy => resolve_proxied(&request.host),
         Ingress::Port | Ingress::RemotePort => resolve_port_path(request, door),
-        Ingress::ForeignHostName => {
-            Err(ServiceReply::text(StatusCode::FORBIDDEN, "this port answers to loopback names only\n")
-                .with_rejection_reason("not a loopback name"))
-        }
+        Ingress::ForeignHostName => Err(ServiceReply::text(
+            StatusCode::FORBIDDEN,
+            "this port answers to loopback names only\n",
+        )
+        .with_rejection_reason("not a loopback name")),
     }
 }
 
@@ -79,12 +85,16 @@ fn resolve_proxied(host: &str) -> Result<ServiceEndpoint, ServiceReply> {
     }
     let text =
         format!("`{host}` is served over https only: a token must not travel in the clear\n");
-    Err(ServiceReply::text(StatusCode::FORBIDDEN, text).with_rejection_reason("plain http for an Azure host"))
+    Err(ServiceReply::text(StatusCode::FORBIDDEN, text)
+        .with_rejection_reason("plain http for an Azure host"))
 }
 
 /// The control API hands out credentials and is for this machine only; the certificate of the
 /// authority is public.
-fn resolve_port_path(request: &ServiceRequest, door: Ingress) -> Result<ServiceEndpoint, ServiceReply> {
+fn resolve_port_path(
+    request: &ServiceRequest,
+    door: Ingress,
+) -> Result<ServiceEndpoint, ServiceReply> {
     match request.path.split('/').nth(1).unwrap_or_default() {
         "metadata" => Ok(public_cloud_endpoint(AzureService::Imds)),
         "msi" => Ok(public_cloud_endpoint(AzureService::AppService)),

@@ -15,7 +15,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::keys::{RsaKeyError, RsaKey};
+use crate::keys::{RsaKey, RsaKeyError};
 
 /// The header of a token (RFC 7515, 4.1): what chooses the key.
 #[derive(Debug, Clone, Default, Deserialize)]

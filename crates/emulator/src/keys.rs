@@ -16,7 +16,7 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::RSAPublicKey;
 use zeroize::Zeroizing;
 
-pub(crate) use self::encryption::{RsaPadding, RsaJwkComponents};
+pub(crate) use self::encryption::{RsaJwkComponents, RsaPadding};
 
 /// A text that is never printed, such as a client secret or the value of a vault secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -127,7 +127,10 @@ impl RsaKey {
 
     /// A key from PKCS#8 DER.
     pub(crate) fn from_pkcs8(pkcs8: Vec<u8>) -> Self {
-        Self(Arc::new(SharedRsaKey { pkcs8: Zeroizing::new(pkcs8), parsed_key_pair: OnceLock::new() }))
+        Self(Arc::new(SharedRsaKey {
+            pkcs8: Zeroizing::new(pkcs8),
+            parsed_key_pair: OnceLock::new(),
+        }))
     }
 
     /// The key as PKCS#8 DER.
@@ -167,7 +170,8 @@ impl RsaKey {
     /// If the stored key is not readable.
     pub(crate) fn jwk_modulus_and_exponent(&self) -> Result<(String, String), RsaKeyError> {
         let der = self.public_der()?;
-        let (_, public) = RSAPublicKey::from_der(&der).map_err(|_malformed| RsaKeyError::Encoding)?;
+        let (_, public) =
+            RSAPublicKey::from_der(&der).map_err(|_malformed| RsaKeyError::Encoding)?;
         let part = |number: &[u8]| {
             let start = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
             URL_SAFE_NO_PAD.encode(&number[start..])

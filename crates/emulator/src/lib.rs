@@ -24,24 +24,26 @@
 
 mod authority;
 mod authorization;
-mod identity_binding;
-mod operation_context;
+mod azure_state;
 mod certificates;
+mod clock_offset;
 mod directory;
-mod ingress;
-mod fault_plan;
 mod emulator;
 mod engine;
+mod fault_plan;
 mod fault_rules;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod hosts;
+mod identity_binding;
+mod ingress;
 mod jose;
 mod keys;
-mod request_log;
+mod operation_context;
 mod operations;
 mod published_key;
 mod request;
+mod request_log;
 mod seed;
 mod server;
 mod services;
@@ -49,16 +51,15 @@ mod state_store;
 #[cfg(test)]
 mod testing;
 mod token;
-mod azure_state;
-mod clock_offset;
 
 pub use authority::AuthorityError;
+pub use emulator::{Emulator, EmulatorBuilder, StartError, StateChangeError};
 pub use fault_plan::{FaultPlan, IdentityFault, ParseIdentityFaultError};
-pub use emulator::{EmulatorBuilder, StateChangeError, Emulator, StartError};
 pub use request_log::RequestLogEntry;
-pub use seed::IssuedCredential as IssuedCredential;
+pub use seed::IssuedCredential;
 pub use seed::{
-    CredentialBundleFormat, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedPlanProblem, SeedError, VaultPlan, SeedPlan,
+    CredentialBundleFormat, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedError, SeedPlan,
+    SeedPlanProblem, VaultPlan,
 };
 pub use state_store::StateStoreError;
 pub use token::TokenPolicy;

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::authority::LocalAuthority;
+use crate::azure_state::AzureState;
 use crate::hosts::ServiceEndpoint;
-use crate::request_log::RequestLog;
 use crate::operations::PathParameters;
 use crate::request::ServiceRequest;
-use crate::token::{BearerTokenError, AuthenticatedCaller, verify_bearer};
-use crate::azure_state::AzureState;
+use crate::request_log::RequestLog;
+use crate::token::{AuthenticatedCaller, BearerTokenError, verify_bearer};
 
 /// A source of new ids: random, or repeatable from a seed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

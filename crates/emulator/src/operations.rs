@@ -69,7 +69,8 @@ pub(crate) enum OperationSupport {
 }
 
 /// What answers an operation. `Err` is a refusal: a reply that changes nothing.
-pub(crate) type OperationHandler = fn(&mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply>;
+pub(crate) type OperationHandler =
+    fn(&mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply>;
 
 /// One operation that the emulator implements.
 #[derive(Debug, Clone)]
@@ -147,7 +148,9 @@ fn match_path(path: &'static str, segments: &[String]) -> Option<PathParameters>
     }
     let (head, rest) = segments.split_at(wild);
     let (middle, tail) = rest.split_at(rest.len() - after);
-    if !match_segments(&parts[..wild], head, &mut values) || !match_segments(&parts[wild + 1..], tail, &mut values) {
+    if !match_segments(&parts[..wild], head, &mut values)
+        || !match_segments(&parts[wild + 1..], tail, &mut values)
+    {
         return None;
     }
     let name = placeholder_name(parts[wild]).unwrap_or_default().trim_start_matches('*');

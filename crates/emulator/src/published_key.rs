@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn published_key_converts_to_the_same_public_key_der() {
-        let (kid, key) = web_key(&[("use", "sig"), ("alg", "RS256")]).into_rsa_signing_key().unwrap();
+        let (kid, key) =
+            web_key(&[("use", "sig"), ("alg", "RS256")]).into_rsa_signing_key().unwrap();
         assert_eq!(kid, "k");
         assert_eq!(key.public_der().unwrap(), issuer_key().public_der().unwrap());
     }

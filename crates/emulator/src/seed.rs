@@ -5,16 +5,16 @@
 //! first requests read, the vaults, one user-assigned identity per component with its roles and
 //! its credential document in the vault, and the identity of the node that reads the vault.
 
+mod arm_resources;
 mod bundle;
 mod certificate;
 mod credential;
 mod document;
-mod test_clients;
 mod identities;
-mod arm_resources;
-mod plan;
 mod identity_registry;
+mod plan;
 mod tenants;
+mod test_clients;
 mod vaults;
 
 use jiff::Timestamp;
@@ -23,17 +23,20 @@ use lanyard_vocabulary::Component;
 pub use credential::IssuedCredential;
 use credential::certificate_subject;
 pub(crate) use credential::rotate_credential;
+pub(crate) use identity_registry::{ComponentIdentity, IdentityRegistry, TestClients};
+pub use plan::{
+    CredentialBundleFormat, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedPlan, SeedPlanProblem,
+    VaultPlan,
+};
+pub(crate) use plan::{SeedPlanFingerprint, component_name};
 #[cfg(test)]
 pub(crate) use test_clients::SubjectTokenError;
 pub(crate) use test_clients::mint_subject_token;
-pub use plan::{CredentialBundleFormat, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedPlanProblem, VaultPlan, SeedPlan};
-pub(crate) use plan::{SeedPlanFingerprint, component_name};
-pub(crate) use identity_registry::{TestClients, ComponentIdentity, IdentityRegistry};
 
-use crate::operation_context::IdGenerator;
-use crate::fault_plan;
-use crate::keys::{RsaKeyError, RsaKey};
 use crate::azure_state::AzureState;
+use crate::fault_plan;
+use crate::keys::{RsaKey, RsaKeyError};
+use crate::operation_context::IdGenerator;
 
 /// The world could not be made, or could not be changed.
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +117,9 @@ impl SeedError {
             Self::CredentialTooLarge { .. } => {
                 Some("ask for less padding, or declare `utf-8`: `hex` doubles the size")
             }
-            Self::ComponentIdentityMissing { .. } => Some("name a component that the plan gives an identity"),
+            Self::ComponentIdentityMissing { .. } => {
+                Some("name a component that the plan gives an identity")
+            }
             Self::SecretDeleted { .. } => Some("recover or purge the secret first"),
             Self::SeedObjectMissing { .. } => Some("start with a fresh world"),
             Self::PlanFingerprint(_)
@@ -141,7 +146,13 @@ pub(crate) fn apply_plan(
     if !problems.is_empty() {
         return Err(SeedError::Plan { problems });
     }
-    let mut seed = AzureSeeder { plan, world: azure, ids, now, keys: RsaKeyPool::generate(required_key_count(plan))? };
+    let mut seed = AzureSeeder {
+        plan,
+        world: azure,
+        ids,
+        now,
+        keys: RsaKeyPool::generate(required_key_count(plan))?,
+    };
     seed.add_tenants()?;
     seed.add_arm_resources();
     seed.add_vaults()?;
@@ -189,8 +200,11 @@ fn required_key_count(plan: &SeedPlan) -> usize {
     let authority = 1;
     let kms = usize::from(plan.kms_key.is_some());
     let guests = if plan.guests { test_clients::KEY_COUNT } else { 0 };
-    let mismatched =
-        plan.drills.iter().filter(|drill| drill.fault == fault_plan::IdentityFault::KeyMismatch).count();
+    let mismatched = plan
+        .drills
+        .iter()
+        .filter(|drill| drill.fault == fault_plan::IdentityFault::KeyMismatch)
+        .count();
     tenants + authority + kms + guests + plan.identities.len() + mismatched
 }
 

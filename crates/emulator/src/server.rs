@@ -26,10 +26,10 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::authority::LocalAuthority;
+use crate::engine::{EmulatorEngine, EngineReply};
 use crate::identity_binding::is_proxy_server_name;
 use crate::ingress::Ingress;
-use crate::engine::{EngineReply, EmulatorEngine};
-use crate::request::{ServiceReply, ServiceRequest, RequestScheme, normalize_path};
+use crate::request::{RequestScheme, ServiceReply, ServiceRequest, normalize_path};
 
 /// How large a body may be: a vault takes 25 KB, a certificate import somewhat more.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -145,7 +145,12 @@ async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
 /// A tunnel that a client asked for: taken over once its `CONNECT` is answered.
 type RequestedTunnel = Arc<Mutex<Option<hyper::upgrade::OnUpgrade>>>;
 
-async fn serve_connection(stream: TcpStream, peer: IpAddr, gate: ConnectionContext, mut stop: watch::Receiver<bool>) {
+async fn serve_connection(
+    stream: TcpStream,
+    peer: IpAddr,
+    gate: ConnectionContext,
+    mut stop: watch::Receiver<bool>,
+) {
     // Without it, Nagle's algorithm and delayed acknowledgements add 40 ms to small requests.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
@@ -156,7 +161,9 @@ async fn serve_connection(stream: TcpStream, peer: IpAddr, gate: ConnectionConte
         () = wait_for_stop(&mut stop) => return,
     };
     match peeked {
-        Ok(1) if first[0] == TLS_HANDSHAKE => return serve_intercepted_tls(stream, gate, stop).await,
+        Ok(1) if first[0] == TLS_HANDSHAKE => {
+            return serve_intercepted_tls(stream, gate, stop).await;
+        }
         Ok(1) => {}
         _ => return,
     }
@@ -189,8 +196,11 @@ async fn serve_connection(stream: TcpStream, peer: IpAddr, gate: ConnectionConte
 }
 
 /// Speaks TLS in the name of the Azure host that the client asks for.
-async fn serve_intercepted_tls<S>(stream: S, gate: ConnectionContext, mut stop: watch::Receiver<bool>)
-where
+async fn serve_intercepted_tls<S>(
+    stream: S,
+    gate: ConnectionContext,
+    mut stop: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let handshake = tokio::select! {
@@ -250,7 +260,8 @@ async fn handle_port_request(
         return Ok(into_http_response(ServiceReply::empty(StatusCode::OK), false));
     }
     if let Some(host) = request.uri().host() {
-        return respond(&gate, RequestScheme::Http, normalize_host(host), Ingress::Proxy, request).await;
+        return respond(&gate, RequestScheme::Http, normalize_host(host), Ingress::Proxy, request)
+            .await;
     }
     let host = host_from_header(&request);
     let door = if !gate.allow_foreign_names && !is_loopback(&host) {
@@ -270,7 +281,8 @@ async fn handle_tunnel_request(
 ) -> Result<HttpResponse, ConnectionAborted> {
     // Clients of a token proxy go on naming the token service, or name the API server.
     if is_proxy_server_name(name) {
-        return respond(&gate, RequestScheme::Https, name.to_owned(), Ingress::TokenProxy, request).await;
+        return respond(&gate, RequestScheme::Https, name.to_owned(), Ingress::TokenProxy, request)
+            .await;
     }
     let host = request.uri().host().map_or_else(|| host_from_header(&request), normalize_host);
     let door = if host == name { Ingress::Tunnel } else { Ingress::MisdirectedTunnel };
@@ -293,7 +305,10 @@ async fn respond(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the body is larger than 4 MiB, or it broke off\n",
             );
-            return Ok(into_http_response(engine.record_rejection(&bodiless, reply.with_rejection_reason("body")), head));
+            return Ok(into_http_response(
+                engine.record_rejection(&bodiless, reply.with_rejection_reason("body")),
+                head,
+            ));
         }
     };
     // Writing files and making keys would hold up the other connections of this thread.

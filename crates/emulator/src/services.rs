@@ -7,10 +7,12 @@ pub(crate) mod entra;
 pub(crate) mod imds;
 pub(crate) mod keyvault;
 
-use crate::operations::{ServiceOperation, AzureService};
+use crate::operations::{AzureService, ServiceOperation};
 
 /// The operations of a service; services that only exist to answer 501 have none.
-pub(crate) const fn operations_of_service(service: AzureService) -> &'static [&'static [ServiceOperation]] {
+pub(crate) const fn operations_of_service(
+    service: AzureService,
+) -> &'static [&'static [ServiceOperation]] {
     match service {
         AzureService::Entra => entra::OPERATIONS,
         AzureService::Imds => imds::OPERATIONS,

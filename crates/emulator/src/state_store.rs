@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::authority::StoredAuthority;
-use crate::operation_context::IdGenerator;
 use crate::azure_state::AzureState;
+use crate::operation_context::IdGenerator;
 
 const STATE_FILE: &str = "state.json";
 const TEMPORARY_FILE: &str = "state.json.tmp";
@@ -104,8 +104,9 @@ pub(crate) struct StateStore {
 impl StateStore {
     /// Opens a directory, made if need be with mode 0700, for this process alone.
     pub(crate) fn open(directory: &Path) -> Result<Self, StateStoreError> {
-        let fail =
-            |action| move |source| StateStoreError::Io { path: directory.to_owned(), action, source };
+        let fail = |action| {
+            move |source| StateStoreError::Io { path: directory.to_owned(), action, source }
+        };
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -119,7 +120,9 @@ impl StateStore {
             .open(directory.join(LOCK_FILE))
             .map_err(fail("locked"))?;
         lock.try_lock().map_err(|error| match error {
-            std::fs::TryLockError::WouldBlock => StateStoreError::Locked { path: directory.to_owned() },
+            std::fs::TryLockError::WouldBlock => {
+                StateStoreError::Locked { path: directory.to_owned() }
+            }
             std::fs::TryLockError::Error(source) => fail("locked")(source),
         })?;
         Ok(Self { directory: directory.to_owned(), _lock: lock })
@@ -163,8 +166,11 @@ impl StateStore {
         // A file that a killed process left keeps its mode.
         file.set_permissions(Permissions::from_mode(0o600)).map_err(fail("protected"))?;
         let mut writer = BufWriter::new(file);
-        serde_json::to_writer(&mut writer, &StateFileContents { format: FORMAT, authority, ids, world })
-            .map_err(|error| fail("written")(error.into()))?;
+        serde_json::to_writer(
+            &mut writer,
+            &StateFileContents { format: FORMAT, authority, ids, world },
+        )
+        .map_err(|error| fail("written")(error.into()))?;
         writer.flush().map_err(fail("written"))?;
         writer.get_ref().sync_all().map_err(fail("synced"))?;
         std::fs::rename(&temporary, self.directory.join(STATE_FILE)).map_err(fail("renamed"))?;
@@ -183,7 +189,13 @@ mod tests {
 
     fn save(store: &StateStore) {
         let authority = LocalAuthority::generate().unwrap();
-        store.save(authority.stored_form(), &IdGenerator::Random, &crate::testing::azure_with_test_principals()).unwrap();
+        store
+            .save(
+                authority.stored_form(),
+                &IdGenerator::Random,
+                &crate::testing::azure_with_test_principals(),
+            )
+            .unwrap();
     }
 
     #[test]

@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::authority::LocalAuthority;
-use crate::operation_context::IdGenerator;
-use crate::certificates::{common_name, days_after, set_validity, rcgen_key_pair};
+use crate::azure_state::AzureState;
+use crate::certificates::{common_name, days_after, rcgen_key_pair, set_validity};
 use crate::directory::{
     CertificateAuthority, ClientSecret, FederatedCredential, KeyCredential, Principal,
     PrincipalKind, SubjectNameIssuer, Tenant, TrustedIssuer,
 };
-use crate::ingress::Ingress;
 use crate::engine::EmulatorEngine;
-use crate::keys::{RsaKey, RedactedText};
-use crate::request::{ServiceReply, ServiceRequest, RequestScheme, normalize_path};
-use crate::azure_state::AzureState;
+use crate::ingress::Ingress;
+use crate::keys::{RedactedText, RsaKey};
+use crate::operation_context::IdGenerator;
+use crate::request::{RequestScheme, ServiceReply, ServiceRequest, normalize_path};
 
 pub(crate) const TENANT: &str = "11111111-0000-4000-8000-000000000001";
 pub(crate) const DOMAIN: &str = "contoso.onmicrosoft.com";
@@ -91,7 +91,11 @@ pub(crate) fn signed_leaf_certificate(
     params.signed_by(&rcgen_key_pair(key).unwrap(), &issuer).unwrap().der().to_vec()
 }
 
-pub(crate) fn self_signed_certificate(subject: &str, key: &RsaKey, validity_days: (i64, i64)) -> Vec<u8> {
+pub(crate) fn self_signed_certificate(
+    subject: &str,
+    key: &RsaKey,
+    validity_days: (i64, i64),
+) -> Vec<u8> {
     signed_leaf_certificate(subject, key, (subject, key), validity_days)
 }
 
@@ -220,7 +224,11 @@ impl EngineFixture {
             .collect();
         let request = ServiceRequest {
             method: method.clone(),
-            scheme: if door == Ingress::Tunnel { RequestScheme::Https } else { RequestScheme::Http },
+            scheme: if door == Ingress::Tunnel {
+                RequestScheme::Https
+            } else {
+                RequestScheme::Http
+            },
             host: url.host_str().unwrap().to_owned(),
             path: normalize_path(url.path()),
             query: url.query_pairs().into_owned().collect(),
@@ -235,7 +243,12 @@ impl EngineFixture {
     }
 
     /// Posts a token request to the v2.0 endpoint of a host.
-    pub(crate) fn request_token_at_host(&self, host: &str, tenant: &str, fields: &[(&str, &str)]) -> ServiceReply {
+    pub(crate) fn request_token_at_host(
+        &self,
+        host: &str,
+        tenant: &str,
+        fields: &[(&str, &str)],
+    ) -> ServiceReply {
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs([
                 ("grant_type", "client_credentials"),
@@ -252,7 +265,11 @@ impl EngineFixture {
     }
 
     /// Asks for a token with an assertion.
-    pub(crate) fn request_token_with_assertion(&self, client: &str, assertion: &str) -> ServiceReply {
+    pub(crate) fn request_token_with_assertion(
+        &self,
+        client: &str,
+        assertion: &str,
+    ) -> ServiceReply {
         self.request_token(&[
             ("client_id", client),
             ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),

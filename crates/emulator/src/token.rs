@@ -3,16 +3,16 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use lanyard_vocabulary::{ArmResourceId, EntraClientId, Cloud, EntraTenantId};
+use lanyard_vocabulary::{ArmResourceId, Cloud, EntraClientId, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::operation_context::IdGenerator;
+use crate::azure_state::AzureState;
 use crate::directory::{Principal, Tenant};
 use crate::jose::{self, AssertionAlgorithm, UnverifiedToken};
-use crate::keys::{RsaKeyError, RedactedText};
-use crate::azure_state::AzureState;
+use crate::keys::{RedactedText, RsaKeyError};
+use crate::operation_context::IdGenerator;
 
 /// How long access tokens live. The defaults are those of Azure: an hour for applications, a day
 /// for managed identities.
@@ -239,19 +239,32 @@ mod tests {
 
     use super::*;
     use crate::keys::RsaKey;
-    use crate::testing::{MSI, TENANT, client_key, start_time, sign_token, tenant_key, azure_with_test_principals};
+    use crate::testing::{
+        MSI, TENANT, azure_with_test_principals, client_key, sign_token, start_time, tenant_key,
+    };
 
     const VAULT_AUDIENCE: &str = "https://vault.azure.net";
 
     fn issue_bearer_header(world: &AzureState) -> String {
         let principal = world.directory.by_client_id(MSI.parse().unwrap()).unwrap();
         let tenant = world.directory.tenant(TENANT).unwrap();
-        let grant = TokenGrant { principal, resource: VAULT_AUDIENCE, auth_method: ClientAuthMethod::KeyOrToken, cloud: Cloud::Public };
-        let issued = issue_access_token(world.tokens, tenant, grant, start_time(), &mut IdGenerator::Random).unwrap();
+        let grant = TokenGrant {
+            principal,
+            resource: VAULT_AUDIENCE,
+            auth_method: ClientAuthMethod::KeyOrToken,
+            cloud: Cloud::Public,
+        };
+        let issued =
+            issue_access_token(world.tokens, tenant, grant, start_time(), &mut IdGenerator::Random)
+                .unwrap();
         format!("Bearer {}", issued.token.expose())
     }
 
-    fn verify_vault_bearer(world: &AzureState, header: &str, now: Timestamp) -> Result<AuthenticatedCaller, BearerTokenError> {
+    fn verify_vault_bearer(
+        world: &AzureState,
+        header: &str,
+        now: Timestamp,
+    ) -> Result<AuthenticatedCaller, BearerTokenError> {
         verify_bearer(world, Some(header), &[VAULT_AUDIENCE], now)
     }
 
@@ -266,10 +279,15 @@ mod tests {
         assert_eq!(caller.audience, VAULT_AUDIENCE);
         let after = |seconds| start_time() + Duration::from_secs(seconds);
         assert!(verify_vault_bearer(&world, &header, after(86_398)).is_ok());
-        assert_eq!(verify_vault_bearer(&world, &header, after(86_399)), Err(BearerTokenError::Lifetime));
+        assert_eq!(
+            verify_vault_bearer(&world, &header, after(86_399)),
+            Err(BearerTokenError::Lifetime)
+        );
         let skewed = start_time() - Duration::from_secs(301);
         assert_eq!(verify_vault_bearer(&world, &header, skewed), Err(BearerTokenError::Lifetime));
-        assert!(verify_vault_bearer(&world, &header.replace("Bearer", "bearer"), start_time()).is_ok());
+        assert!(
+            verify_vault_bearer(&world, &header.replace("Bearer", "bearer"), start_time()).is_ok()
+        );
     }
 
     #[test]
@@ -278,7 +296,11 @@ mod tests {
         let header = issue_bearer_header(&world);
         for other in ["https://vault.azure.net/", "https://management.azure.com", ""] {
             let found = verify_bearer(&world, Some(&header), &[other], start_time());
-            assert_eq!(found, Err(BearerTokenError::Audience { found: VAULT_AUDIENCE.to_owned() }), "{other}");
+            assert_eq!(
+                found,
+                Err(BearerTokenError::Audience { found: VAULT_AUDIENCE.to_owned() }),
+                "{other}"
+            );
         }
     }
 
@@ -304,8 +326,15 @@ mod tests {
             ("Bearer".to_owned(), BearerTokenError::Missing),
         ];
         for (header, expected) in cases {
-            assert_eq!(verify_vault_bearer(&world, &header, start_time()), Err(expected), "{header}");
+            assert_eq!(
+                verify_vault_bearer(&world, &header, start_time()),
+                Err(expected),
+                "{header}"
+            );
         }
-        assert_eq!(verify_bearer(&world, None, &[VAULT_AUDIENCE], start_time()), Err(BearerTokenError::Missing));
+        assert_eq!(
+            verify_bearer(&world, None, &[VAULT_AUDIENCE], start_time()),
+            Err(BearerTokenError::Missing)
+        );
     }
 }

@@ -10,7 +10,8 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use lanyard_clock::{Clock as _, SystemClock};
 use lanyard_emulator::{
-    CredentialBundleFormat, DnsZonePlan, FaultPlan, Emulator, IdentityFault, IdentityPlan, VaultPlan, SeedPlan,
+    CredentialBundleFormat, DnsZonePlan, Emulator, FaultPlan, IdentityFault, IdentityPlan,
+    SeedPlan, VaultPlan,
 };
 use lanyard_vocabulary::{Cloud, Component, ObjectEncoding};
 use rustls_pki_types::pem::PemObject;
@@ -83,7 +84,12 @@ impl<'a> PlainHttpClient<'a> {
         (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 
-    async fn send_control_request(&self, method: reqwest::Method, path: &str, body: &str) -> (u16, Value) {
+    async fn send_control_request(
+        &self,
+        method: reqwest::Method,
+        path: &str,
+        body: &str,
+    ) -> (u16, Value) {
         let url = format!("{}/lanyard/v1/{path}", self.emulator.proxy_url());
         let request = self.direct.request(method, url).header(CONTROL.0, CONTROL.1);
         Self::send_request(request.body(body.to_owned())).await
@@ -95,7 +101,8 @@ impl<'a> PlainHttpClient<'a> {
             "{}/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://vault.azure.net",
             self.emulator.proxy_url()
         );
-        let (status, body) = Self::send_request(self.direct.get(url).header("Metadata", "true")).await;
+        let (status, body) =
+            Self::send_request(self.direct.get(url).header("Metadata", "true")).await;
         assert_eq!(status, 200, "{body}");
         body["access_token"].as_str().unwrap().to_owned()
     }
@@ -194,7 +201,8 @@ async fn every_component_gets_an_arm_token_from_its_vault_credential() {
         [("Microsoft.Network/loadBalancers", 200), ("Microsoft.Storage/storageAccounts", 403)]
     {
         let url = format!("{group}/{path}?api-version=2023-11-01");
-        let (status, body) = PlainHttpClient::send_request(stranger.proxied.get(url).bearer_auth(token)).await;
+        let (status, body) =
+            PlainHttpClient::send_request(stranger.proxied.get(url).bearer_auth(token)).await;
         assert_eq!(status, expected, "{path}: {body}");
     }
 
@@ -205,14 +213,16 @@ async fn every_component_gets_an_arm_token_from_its_vault_credential() {
         ("Microsoft.Network/loadBalancers/read", true),
         ("Microsoft.Storage/storageAccounts/read", false),
     ] {
-        let (status, why) = stranger.send_control_request(reqwest::Method::GET, &ask(action), "").await;
+        let (status, why) =
+            stranger.send_control_request(reqwest::Method::GET, &ask(action), "").await;
         assert_eq!((status, &why["granted"]), (200, &json!(granted)), "{why}");
         assert!(why["reason"].is_string(), "{why}");
     }
 
     let before = stranger.read_credential_document(Component::ALL[0]).await;
     let rotation = json!({ "component": Component::ALL[0].name(), "padding": 8_000 }).to_string();
-    let (status, rotated) = stranger.send_control_request(reqwest::Method::POST, "rotate", &rotation).await;
+    let (status, rotated) =
+        stranger.send_control_request(reqwest::Method::POST, "rotate", &rotation).await;
     assert_eq!(status, 201, "{rotated}");
     assert!(rotated["bytes"].as_u64().unwrap() > 12_000, "{rotated}");
     let after = stranger.read_credential_document(Component::ALL[0]).await;
@@ -261,7 +271,8 @@ async fn test_clients_sign_in_by_secret_and_by_subject_token() {
     let emulator = Emulator::builder().seed(plan).start().await.unwrap();
     let stranger = PlainHttpClient::for_emulator(&emulator);
     let (_, guests) = stranger.send_control_request(reqwest::Method::GET, "guests", "").await;
-    let (status, minted) = stranger.send_control_request(reqwest::Method::POST, "federated-token", "").await;
+    let (status, minted) =
+        stranger.send_control_request(reqwest::Method::POST, "federated-token", "").await;
     assert_eq!(status, 201, "{minted}");
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let endpoint =
@@ -282,7 +293,8 @@ async fn test_clients_sign_in_by_secret_and_by_subject_token() {
             .append_pair("scope", "https://vault.azure.net/.default")
             .extend_pairs(credential)
             .finish();
-        let (status, body) = PlainHttpClient::send_request(stranger.proxied.post(&endpoint).body(form)).await;
+        let (status, body) =
+            PlainHttpClient::send_request(stranger.proxied.post(&endpoint).body(form)).await;
         assert_eq!(status, 200, "{body}");
         let token = text(&body["access_token"]);
         let url = format!(
@@ -290,7 +302,8 @@ async fn test_clients_sign_in_by_secret_and_by_subject_token() {
             text(&guests["vaultHost"]),
             text(&guests["secretName"])
         );
-        let (status, body) = PlainHttpClient::send_request(stranger.proxied.get(url).bearer_auth(token)).await;
+        let (status, body) =
+            PlainHttpClient::send_request(stranger.proxied.get(url).bearer_auth(token)).await;
         assert_eq!(status, 200, "{body}");
     }
 }
@@ -300,10 +313,12 @@ async fn seeded_state_survives_restart_with_every_key() {
     let directory = tempfile::tempdir().unwrap();
     let now = SystemClock::new().now().as_second();
     let first = Emulator::builder().seed(plan()).state_dir(directory.path()).start().await.unwrap();
-    let document = PlainHttpClient::for_emulator(&first).read_credential_document(Component::ALL[3]).await;
+    let document =
+        PlainHttpClient::for_emulator(&first).read_credential_document(Component::ALL[3]).await;
     let rotation = json!({ "clientId": document["client_id"] }).to_string();
-    let (status, body) =
-        PlainHttpClient::for_emulator(&first).send_control_request(reqwest::Method::POST, "rotate", &rotation).await;
+    let (status, body) = PlainHttpClient::for_emulator(&first)
+        .send_control_request(reqwest::Method::POST, "rotate", &rotation)
+        .await;
     assert_eq!(status, 201, "{body}");
     first.shutdown().await;
     let second =

@@ -31,5 +31,6 @@ mod zeroize_on_drop;
 
 pub use generated::{csi, kms_v1beta1, kms_v2, provider, registration};
 pub use socket::{
-    SocketConnection, IncomingConnections, MAX_SOCKET_PATH, PrivateSocket, SocketError, SocketFile, channel_to_socket,
+    IncomingConnections, MAX_SOCKET_PATH, PrivateSocket, SocketConnection, SocketError, SocketFile,
+    channel_to_socket,
 };

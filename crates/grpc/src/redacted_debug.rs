@@ -131,7 +131,10 @@ impl Debug for kms_v1beta1::EncryptRequest {
 
 impl Debug for kms_v1beta1::DecryptResponse {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("DecryptResponse").field("plain", &ByteCount(self.plain.len())).finish()
+        formatter
+            .debug_struct("DecryptResponse")
+            .field("plain", &ByteCount(self.plain.len()))
+            .finish()
     }
 }
 

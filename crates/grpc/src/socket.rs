@@ -28,10 +28,10 @@ use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
 pub use self::connection::SocketConnection;
-use self::error::SocketOperation;
 pub use self::error::SocketError;
-use self::socket_file::SocketLocation;
+use self::error::SocketOperation;
 pub use self::socket_file::SocketFile;
+use self::socket_file::SocketLocation;
 
 /// The longest path of a unix socket, in bytes (unix(7): `sun_path` without its final zero).
 pub const MAX_SOCKET_PATH: usize = 107;
@@ -100,7 +100,8 @@ pub fn channel_to_socket(path: &Path) -> Channel {
 
 /// A socket under the hidden name of its place.
 fn bind_temporary(place: &SocketLocation) -> Result<UnixListener, SocketError> {
-    let socket = private_socket().map_err(|error| place.io_error(SocketOperation::Create, error))?;
+    let socket =
+        private_socket().map_err(|error| place.io_error(SocketOperation::Create, error))?;
     place.remove_stale()?;
     let bind = || {
         let address = SocketAddrUnix::new(place.temporary_path())?;

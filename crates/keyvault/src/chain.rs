@@ -63,7 +63,9 @@ impl CertificateLink {
         let mut link = Self::default();
         for extension in certificate.extensions() {
             match extension.parsed_extension() {
-                ParsedExtension::SubjectKeyIdentifier(id) => link.subject_key_id = Some(id.0.to_vec()),
+                ParsedExtension::SubjectKeyIdentifier(id) => {
+                    link.subject_key_id = Some(id.0.to_vec())
+                }
                 ParsedExtension::AuthorityKeyIdentifier(id) => {
                     link.authority_key_id = id.key_identifier.as_ref().map(|id| id.0.to_vec());
                 }
@@ -71,7 +73,8 @@ impl CertificateLink {
             }
         }
         // A root that names itself has no issuer, however often it is there.
-        link.authority_key_id = link.authority_key_id.filter(|issuer| Some(issuer) != link.subject_key_id.as_ref());
+        link.authority_key_id =
+            link.authority_key_id.filter(|issuer| Some(issuer) != link.subject_key_id.as_ref());
         Some(link)
     }
 }
@@ -128,8 +131,14 @@ mod tests {
             (vec![], Ok(complete_order(&[]))),
             (vec![link("a", "")], Ok(complete_order(&[0]))),
             (vec![link("", "")], Ok(complete_order(&[0]))),
-            (vec![link("root", ""), link("ca", "root"), link("leaf", "ca")], Ok(complete_order(&[2, 1, 0]))),
-            (vec![link("ca", "root"), link("leaf", "ca"), link("root", "")], Ok(complete_order(&[1, 0, 2]))),
+            (
+                vec![link("root", ""), link("ca", "root"), link("leaf", "ca")],
+                Ok(complete_order(&[2, 1, 0])),
+            ),
+            (
+                vec![link("ca", "root"), link("leaf", "ca"), link("root", "")],
+                Ok(complete_order(&[1, 0, 2])),
+            ),
             // The leaf needs no key identifier of its own.
             (vec![link("ca", ""), link("", "ca")], Ok(complete_order(&[1, 0]))),
             // An issuer that is not there ends the chain.

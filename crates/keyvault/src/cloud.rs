@@ -89,7 +89,9 @@ impl VaultCloudError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::EnvironmentFileNotSet => "set cloudEnvFileName to a file that is mounted into the node plugin",
+            Self::EnvironmentFileNotSet => {
+                "set cloudEnvFileName to a file that is mounted into the node plugin"
+            }
             Self::File { .. } | Self::TooLarge { .. } => {
                 "mount the environment file into the node plugin, and name it by its full path"
             }
@@ -121,7 +123,8 @@ impl VaultCloud {
     ) -> Result<Self, VaultCloudError> {
         if let Some(endpoints) = cloud.endpoints() {
             let authority = Authority::from_str(&endpoints.authority_url());
-            let authority = authority.map_err(|source| VaultCloudError::Authority { cloud, source })?;
+            let authority =
+                authority.map_err(|source| VaultCloudError::Authority { cloud, source })?;
             return Ok(Self { authority, vault_suffix: endpoints.vault_suffix.to_owned() });
         }
         let path = PathBuf::from(file.ok_or(VaultCloudError::EnvironmentFileNotSet)?);
@@ -168,8 +171,10 @@ impl VaultCloud {
 /// somebody at the other end of it, and never reads more than such a file has: a file of procfs
 /// says that it is empty and is not.
 fn read_environment(path: &Path, directory: &Path) -> Result<Vec<u8>, VaultCloudError> {
-    let elsewhere =
-        || VaultCloudError::OutsideEnvironmentDirectory { path: path.to_owned(), directory: directory.to_owned() };
+    let elsewhere = || VaultCloudError::OutsideEnvironmentDirectory {
+        path: path.to_owned(),
+        directory: directory.to_owned(),
+    };
     let failed = |source| VaultCloudError::File { path: path.to_owned(), source };
     // By its name first: of what lies elsewhere not even the existence is told.
     let climbs = path.components().any(|part| part == Component::ParentDir);
@@ -258,7 +263,10 @@ mod tests {
         ];
         for path in outside {
             let error = load(&path, &ours).await.unwrap_err();
-            assert!(matches!(error, VaultCloudError::OutsideEnvironmentDirectory { .. }), "{error}");
+            assert!(
+                matches!(error, VaultCloudError::OutsideEnvironmentDirectory { .. }),
+                "{error}"
+            );
             assert!(error.hint().contains("--cloud-env-dir"));
         }
     }
@@ -276,7 +284,8 @@ mod tests {
         // It says that it is empty, and has as many bytes as the address space has pages.
         let pagemap = load(Path::new("/proc/self/pagemap"), Path::new("/proc")).await.unwrap_err();
         // It is read in eights of bytes, which the limit is not.
-        let is_cut = matches!(pagemap, VaultCloudError::TooLarge { .. } | VaultCloudError::File { .. });
+        let is_cut =
+            matches!(pagemap, VaultCloudError::TooLarge { .. } | VaultCloudError::File { .. });
         assert!(is_cut, "{pagemap}");
     }
 

@@ -7,10 +7,10 @@ use crate::encoding::{self, DecodeValueError};
 use crate::fetch::FetchedVaultObject;
 use crate::memory::saturating_u64;
 use crate::pem::{CERTIFICATE, PUBLIC_KEY, PemWriter};
+use crate::pem_split::{SplitPem, split_certificates};
 use crate::pkcs12::{self, PfxError};
 use crate::public_key::{self, PublicKeyError};
 use crate::secret_bytes::SharedSecretBytes;
-use crate::pem_split::{SplitPem, split_certificates};
 use crate::source::FetchedSecret;
 
 /// An object of a vault cannot become the file that its entry asks for.
@@ -70,7 +70,9 @@ impl ContentError {
                 "see the certificate in the vault: its secret is not what it says".to_owned()
             }
             Self::EncodingMismatch { .. } => "leave objectEncoding out".to_owned(),
-            Self::UnsupportedKey(_) => "keys of RSA and on P-256, P-384 and P-521 can be mounted".to_owned(),
+            Self::UnsupportedKey(_) => {
+                "keys of RSA and on P-256, P-384 and P-521 can be mounted".to_owned()
+            }
             Self::NoCertificate => "see whether the certificate's creation is finished".to_owned(),
         })
     }
@@ -138,13 +140,16 @@ pub(crate) fn decode_content(
         }
         FetchedVaultObject::Secret(secret) => Ok(decode_value(&secret.value, entry)?.into()),
         FetchedVaultObject::Key(key) => {
-            let der = public_key::subject_public_key_info(&key.key).map_err(ContentError::UnsupportedKey)?;
+            let der = public_key::subject_public_key_info(&key.key)
+                .map_err(ContentError::UnsupportedKey)?;
             Ok(encode_pem(PUBLIC_KEY, &der).into())
         }
         FetchedVaultObject::Certificate(certificate) if certificate.der.is_empty() => {
             Err(ContentError::NoCertificate)
         }
-        FetchedVaultObject::Certificate(certificate) => Ok(encode_pem(CERTIFICATE, &certificate.der).into()),
+        FetchedVaultObject::Certificate(certificate) => {
+            Ok(encode_pem(CERTIFICATE, &certificate.der).into())
+        }
     }
 }
 
@@ -157,7 +162,8 @@ fn decode_certificate_secret(
     match known_content_type(secret.content_type.as_deref()) {
         Some(PEM_FILE) => {
             let bytes = decode_value(&secret.value, entry)?;
-            let separated = options.write_separate_files.then(|| split_certificates_in_bytes(bytes.expose()));
+            let separated =
+                options.write_separate_files.then(|| split_certificates_in_bytes(bytes.expose()));
             Ok(FileContent { split_pem: separated, ..bytes.into() })
         }
         Some(PKCS12) => decode_pfx_secret(entry, &secret.value, options),
@@ -189,15 +195,20 @@ fn decode_pfx_secret(
         .filter(|_| options.write_separate_files)
         .map(|converted| split_certificates_in_bytes(converted.pem.expose()));
     match converted {
-        Some(converted) if !keeps_archive => {
-            Ok(FileContent { bytes: converted.pem, split_pem: separated, incomplete_chain: converted.incomplete_chain })
-        }
+        Some(converted) if !keeps_archive => Ok(FileContent {
+            bytes: converted.pem,
+            split_pem: separated,
+            incomplete_chain: converted.incomplete_chain,
+        }),
         _ => Ok(FileContent { split_pem: separated, ..decode_value(value, entry)?.into() }),
     }
 }
 
 /// The value without its encoding. Plain text shares the buffer of the value.
-fn decode_value(value: &SharedSecretBytes, entry: &VaultObjectEntry) -> Result<SharedSecretBytes, DecodeValueError> {
+fn decode_value(
+    value: &SharedSecretBytes,
+    entry: &VaultObjectEntry,
+) -> Result<SharedSecretBytes, DecodeValueError> {
     match entry.encoding.unwrap_or(ObjectEncoding::Utf8) {
         ObjectEncoding::Utf8 => Ok(value.clone()),
         encoding => encoding::decode(value.expose(), encoding),

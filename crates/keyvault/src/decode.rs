@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lanyard_api::{VaultObjectFormat, VaultObjectVersion};
 use lanyard_vocabulary::ObjectEncoding;
 
-use crate::content::{CertificateOptions, FileContent, ContentError, decode_content};
+use crate::content::{CertificateOptions, ContentError, FileContent, decode_content};
 use crate::fetch::{FetchedEntryObject, ObjectReference};
 use crate::memory::max_decoding_bytes;
 use crate::secret_bytes::SharedSecretBytes;
@@ -164,18 +164,22 @@ impl VolumeDecoder {
     }
 
     /// Makes the files of an object. Returns how many bytes its content takes beside the object.
-    pub(crate) fn decode_object(&mut self, fetched: &FetchedEntryObject) -> Result<u64, DecodeError> {
+    pub(crate) fn decode_object(
+        &mut self,
+        fetched: &FetchedEntryObject,
+    ) -> Result<u64, DecodeError> {
         let path = file_path(fetched);
         let form = content_key(fetched);
         let (content, taken) = if let Some(content) = self.contents.get(&form) {
             (content.clone(), 0)
         } else {
-            let content = decode_content(&fetched.entry, &fetched.object, self.options.certificates)
-                .map_err(|error| DecodeError {
-                    object: fetched.reference(),
-                    path: path.clone(),
-                    source: Box::new(error),
-                })?;
+            let content =
+                decode_content(&fetched.entry, &fetched.object, self.options.certificates)
+                    .map_err(|error| DecodeError {
+                        object: fetched.reference(),
+                        path: path.clone(),
+                        source: Box::new(error),
+                    })?;
             let taken = content.additional_memory(&fetched.object);
             self.contents.insert(form, content.clone());
             (content, taken)

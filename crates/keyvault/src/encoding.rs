@@ -23,9 +23,16 @@ pub struct DecodeValueError {
 ///
 /// As upstream: `utf-8` is the value itself; `base64` is standard and padded, with line breaks
 /// passed over; `hex` is of either case and nothing else.
-pub fn decode(value: &[u8], encoding: ObjectEncoding) -> Result<SharedSecretBytes, DecodeValueError> {
+pub fn decode(
+    value: &[u8],
+    encoding: ObjectEncoding,
+) -> Result<SharedSecretBytes, DecodeValueError> {
     try_decode(value, encoding).ok_or_else(|| {
-        let seems = if is_json_or_pem(value) { Some(ObjectEncoding::Utf8) } else { suspected_encoding(value) };
+        let seems = if is_json_or_pem(value) {
+            Some(ObjectEncoding::Utf8)
+        } else {
+            suspected_encoding(value)
+        };
         DecodeValueError { encoding, suspected: seems.filter(|seems| *seems != encoding) }
     })
 }
@@ -95,7 +102,11 @@ mod tests {
         ];
         for (value, encoding, expected) in cases {
             let decoded = decode(value, encoding).ok();
-            assert_eq!(decoded.as_ref().map(SharedSecretBytes::expose), expected, "{value:?} {encoding}");
+            assert_eq!(
+                decoded.as_ref().map(SharedSecretBytes::expose),
+                expected,
+                "{value:?} {encoding}"
+            );
         }
     }
 
@@ -106,9 +117,15 @@ mod tests {
             let based = STANDARD.encode(document);
             assert_eq!(suspected_encoding(document), None);
             assert_eq!(suspected_encoding(hexed.as_bytes()), Some(ObjectEncoding::Hex));
-            assert_eq!(suspected_encoding(hexed.to_uppercase().as_bytes()), Some(ObjectEncoding::Hex));
+            assert_eq!(
+                suspected_encoding(hexed.to_uppercase().as_bytes()),
+                Some(ObjectEncoding::Hex)
+            );
             assert_eq!(suspected_encoding(based.as_bytes()), Some(ObjectEncoding::Base64));
-            assert_eq!(suspected_encoding(format!("{based}\n").as_bytes()), Some(ObjectEncoding::Base64));
+            assert_eq!(
+                suspected_encoding(format!("{based}\n").as_bytes()),
+                Some(ObjectEncoding::Base64)
+            );
         }
         for innocent in ["", "hunter2", "deadbeef", "aGk=", "123456", "{broken"] {
             assert_eq!(suspected_encoding(innocent.as_bytes()), None, "{innocent}");

@@ -8,18 +8,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lanyard_api::{VaultObjectEntry, VaultObjectKind, VaultObjectVersion, ProviderParameters};
+use lanyard_api::{ProviderParameters, VaultObjectEntry, VaultObjectKind, VaultObjectVersion};
 use lanyard_credential::RetryClass;
 use lanyard_vocabulary::{Hop, ObjectEncoding, SecretName};
 
 use crate::error::VaultReadError;
 use crate::history::{HistoryError, requested_version, select_history};
 use crate::memory::{
-    FILE_OVERHEAD_BYTES, VERSION_LIST_BYTES, MemoryExhausted, OBJECT_READ_BYTES, ReadMemory, UnlimitedMemory, MemoryFootprint as _,
-    saturating_u64,
+    FILE_OVERHEAD_BYTES, MemoryExhausted, MemoryFootprint as _, OBJECT_READ_BYTES, ReadMemory,
+    UnlimitedMemory, VERSION_LIST_BYTES, saturating_u64,
 };
 use crate::source::{
-    ListedVersion, ObjectAttributes, VaultSource, FetchedCertificate, FetchedKey, FetchedSecret,
+    FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion, ObjectAttributes, VaultSource,
 };
 
 /// How many reads are under way at once. A vault's limit is for all of its clients.
@@ -112,7 +112,9 @@ impl ReadError {
     pub fn vault_error(&self) -> Option<&VaultReadError> {
         match self {
             Self::Object { source, .. } | Self::Versions { source, .. } => Some(source),
-            Self::History { .. } | Self::VolumeTooLarge { .. } | Self::NotEnoughMemory { .. } => None,
+            Self::History { .. } | Self::VolumeTooLarge { .. } | Self::NotEnoughMemory { .. } => {
+                None
+            }
         }
     }
 
@@ -131,7 +133,9 @@ impl ReadError {
     /// Whether and when the same read may succeed.
     pub fn retry(&self) -> RetryClass {
         match self {
-            Self::NotEnoughMemory { source, .. } if !source.exceeds_node_capacity => RetryClass::Transient,
+            Self::NotEnoughMemory { source, .. } if !source.exceeds_node_capacity => {
+                RetryClass::Transient
+            }
             _ => self.vault_error().map_or(RetryClass::Invalid, VaultReadError::retry),
         }
     }
@@ -202,7 +206,10 @@ impl FetchedEntryObject {
 #[async_trait]
 pub(crate) trait ObjectSource: Send + Sync {
     /// Reads an object.
-    async fn object(&self, object: &ObjectReference) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>>;
+    async fn object(
+        &self,
+        object: &ObjectReference,
+    ) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>>;
 
     /// Lists the versions of an object; that of the reference does not count.
     async fn versions(
@@ -216,7 +223,10 @@ struct DirectObjectSource<'a>(&'a dyn VaultSource);
 
 #[async_trait]
 impl ObjectSource for DirectObjectSource<'_> {
-    async fn object(&self, object: &ObjectReference) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>> {
+    async fn object(
+        &self,
+        object: &ObjectReference,
+    ) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>> {
         fetch_object(object, self.0).await.map(Arc::new).map_err(Arc::new)
     }
 
@@ -236,7 +246,9 @@ pub(crate) async fn fetch_object(
 ) -> Result<FetchedVaultObject, VaultReadError> {
     let (name, version) = (&object.name, object.version.as_ref());
     match object.kind {
-        VaultObjectKind::Secret => source.fetch_secret(name, version).await.map(FetchedVaultObject::Secret),
+        VaultObjectKind::Secret => {
+            source.fetch_secret(name, version).await.map(FetchedVaultObject::Secret)
+        }
         VaultObjectKind::Key => source.fetch_key(name, version).await.map(FetchedVaultObject::Key),
         VaultObjectKind::Certificate => {
             source.fetch_certificate(name, version).await.map(FetchedVaultObject::Certificate)
@@ -310,12 +322,17 @@ pub(crate) async fn fetch_entries(
             return Err(ReadError::VolumeTooLarge { object: (*object).clone(), limit });
         }
         let checked = limits.memory.check_volume_fits(size);
-        checked.map_err(|source| ReadError::NotEnoughMemory { object: (*object).clone(), source })?;
+        checked
+            .map_err(|source| ReadError::NotEnoughMemory { object: (*object).clone(), source })?;
         objects.push(read);
     }
     let fetched = wanted.iter().filter_map(|want| {
         let object = Arc::clone(objects.get(*places.get(&want.object)?)?);
-        Some(FetchedEntryObject { entry: want.entry.clone(), history_index: want.history_index, object })
+        Some(FetchedEntryObject {
+            entry: want.entry.clone(),
+            history_index: want.history_index,
+            object,
+        })
     });
     Ok(fetched.collect())
 }
@@ -418,7 +435,8 @@ fn requested_objects<'a>(
     let mut wanted = Vec::new();
     for (entry, history) in entries.iter().zip(histories) {
         if entry.history_length <= 1 {
-            let object = object_reference(entry, requested_version(entry.version.as_ref()).cloned());
+            let object =
+                object_reference(entry, requested_version(entry.version.as_ref()).cloned());
             wanted.push(RequestedObject { entry, history_index: None, object });
         }
         for (place, version) in history.iter().enumerate() {
@@ -429,7 +447,10 @@ fn requested_objects<'a>(
     wanted
 }
 
-fn object_reference(entry: &VaultObjectEntry, version: Option<VaultObjectVersion>) -> ObjectReference {
+fn object_reference(
+    entry: &VaultObjectEntry,
+    version: Option<VaultObjectVersion>,
+) -> ObjectReference {
     ObjectReference { kind: entry.kind, name: entry.name.clone(), version }
 }
 
@@ -457,7 +478,10 @@ mod tests {
 
     #[async_trait]
     impl ObjectSource for HundredByteSource {
-        async fn object(&self, _: &ObjectReference) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>> {
+        async fn object(
+            &self,
+            _: &ObjectReference,
+        ) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>> {
             self.0.fetch_add(1, Ordering::SeqCst);
             Ok(Arc::new(FetchedVaultObject::Secret(FetchedSecret {
                 version: "v1".parse().unwrap(),
@@ -488,9 +512,13 @@ mod tests {
     #[tokio::test]
     async fn reading_stops_when_the_volume_limit_is_exceeded() {
         let vault = HundredByteSource::default();
-        let all = fetch_entries(&secret_entries(20, None), &vault, limits_with_content(2_000)).await.unwrap();
+        let all = fetch_entries(&secret_entries(20, None), &vault, limits_with_content(2_000))
+            .await
+            .unwrap();
         assert_eq!((all.len(), vault.0.swap(0, Ordering::SeqCst)), (20, 20));
-        let error = fetch_entries(&secret_entries(500, None), &vault, limits_with_content(1_999)).await.unwrap_err();
+        let error = fetch_entries(&secret_entries(500, None), &vault, limits_with_content(1_999))
+            .await
+            .unwrap_err();
         assert_eq!(error.object().name.as_str(), "n19");
         assert!(error.to_string().contains("more than the 1999 bytes"), "{error}");
         assert!(error.hint().is_some() && error.retry() == RetryClass::Invalid);

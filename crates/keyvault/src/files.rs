@@ -4,7 +4,7 @@ use lanyard_api::ProviderParameters;
 use lanyard_credential::RetryClass;
 use lanyard_vocabulary::Hop;
 
-use crate::decode::{DecodeError, VolumeFileOptions, MountedFile, decode_files};
+use crate::decode::{DecodeError, MountedFile, VolumeFileOptions, decode_files};
 use crate::fetch::{ReadError, fetch_objects};
 use crate::source::VaultSource;
 

@@ -28,7 +28,9 @@ const LATEST_VERSION: &str = "latest";
 ///
 /// `latest` is a word of the history only, upstream; a single version of that name would be asked
 /// for literally and never be found.
-pub(crate) fn requested_version(version: Option<&VaultObjectVersion>) -> Option<&VaultObjectVersion> {
+pub(crate) fn requested_version(
+    version: Option<&VaultObjectVersion>,
+) -> Option<&VaultObjectVersion> {
     version.filter(|version| version.as_str() != LATEST_VERSION)
 }
 

@@ -42,13 +42,13 @@ mod history;
 mod memory;
 mod node_vaults;
 mod pem;
+mod pem_split;
 mod pkcs12;
 mod pod;
 mod public_key;
 mod reader;
 mod reader_sessions;
 mod secret_bytes;
-mod pem_split;
 mod shared_reads;
 mod source;
 mod stale_cache;
@@ -59,30 +59,35 @@ mod user_agent;
 mod vault;
 
 pub use chain::ChainOrderError;
-pub use cloud::{VaultCloudError, EnvironmentFileError, VaultCloud};
+pub use cloud::{EnvironmentFileError, VaultCloud, VaultCloudError};
 pub use content::{CertificateOptions, ContentError};
 pub use decode::{
-    DecodeError, DecodeWarning, DecodedFiles, VolumeFileOptions, MountedFile, ObjectId, decode_files,
+    DecodeError, DecodeWarning, DecodedFiles, MountedFile, ObjectId, VolumeFileOptions,
+    decode_files,
 };
-pub use error::{VaultReadError, VaultErrorDetails};
-pub use fetch::{FetchedEntryObject, ObjectReference, ReadError, FetchedVaultObject, fetch_objects};
+pub use error::{VaultErrorDetails, VaultReadError};
+pub use fetch::{
+    FetchedEntryObject, FetchedVaultObject, ObjectReference, ReadError, fetch_objects,
+};
 pub use files::{FetchError, fetch_files};
 pub use history::{HistoryError, select_history};
 pub use lanyard_azure::RequestPriority;
 pub use lanyard_credential::RetryClass;
 pub use memory::{CacheMemory, CacheReserveError, MemoryExhausted, ReadMemory, UnlimitedMemory};
 pub use node_vaults::{
-    NodeVaultError, NodeVaultSettings, NodeVaults, VolumeReadRequest, VaultOutage, VolumeReadResult,
+    NodeVaultError, NodeVaultSettings, NodeVaults, VaultOutage, VolumeReadRequest, VolumeReadResult,
 };
 pub use pkcs12::PfxError;
-pub use pod::{VolumePod, PodCredentials, PublishSecrets, ServiceAccountToken, ServiceAccountTokens};
+pub use pod::{
+    PodCredentials, PublishSecrets, ServiceAccountToken, ServiceAccountTokens, VolumePod,
+};
 pub use public_key::{EcCurve, PublicJwk, PublicKeyError};
 pub use reader::ReaderIdentityError;
 pub use reader_sessions::{NodeTransports, ReaderCredentialError};
 pub use secret_bytes::SharedSecretBytes;
 pub use shared_reads::Freshness;
 pub use source::{
-    ListedVersion, ObjectAttributes, VaultSource, FetchedCertificate, FetchedKey, FetchedSecret,
+    FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion, ObjectAttributes, VaultSource,
 };
 pub use stale_cache::{StaleCache, StaleCacheError};
 pub use tls_secret::{TlsSecretError, parse_tls_certificates, parse_tls_private_key};

@@ -138,7 +138,9 @@ impl MemoryFootprint for FetchedVaultObject {
 
 impl MemoryFootprint for Vec<ListedVersion> {
     fn footprint_bytes(&self) -> u64 {
-        saturating_u64(self.capacity()).saturating_mul(LISTED_VERSION_BYTES).saturating_add(OBJECT_OVERHEAD_BYTES)
+        saturating_u64(self.capacity())
+            .saturating_mul(LISTED_VERSION_BYTES)
+            .saturating_add(OBJECT_OVERHEAD_BYTES)
     }
 }
 
@@ -146,7 +148,9 @@ impl MemoryFootprint for Vec<ListedVersion> {
 /// beside it meanwhile.
 pub(crate) fn max_decoding_bytes(entry: &VaultObjectEntry, object: &FetchedVaultObject) -> u64 {
     let (length, times) = match object {
-        FetchedVaultObject::Secret(secret) if secret.is_certificate_secret => (secret.value.len(), 8),
+        FetchedVaultObject::Secret(secret) if secret.is_certificate_secret => {
+            (secret.value.len(), 8)
+        }
         FetchedVaultObject::Secret(secret) => match entry.encoding {
             // The value itself.
             None | Some(ObjectEncoding::Utf8) => return 0,

@@ -1,7 +1,7 @@
 //! The vaults of a node: one read for all volumes that ask for the same, as the same reader.
 
-mod volume_read;
 mod outages;
+mod volume_read;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,15 +13,17 @@ use lanyard_clock::SharedClock;
 use lanyard_credential::RetryClass;
 use lanyard_vocabulary::Cloud;
 
-use self::volume_read::{VolumeRead, SharedReadKey};
 use self::outages::VaultOutages;
-use crate::cloud::{VaultCloudError, VaultCloud};
-use crate::decode::{DecodedFiles, VolumeDecoder, VolumeFileOptions, MountedFile};
+use self::volume_read::{SharedReadKey, VolumeRead};
+use crate::cloud::{VaultCloud, VaultCloudError};
+use crate::decode::{DecodedFiles, MountedFile, VolumeDecoder, VolumeFileOptions};
 use crate::error::VaultReadError;
-use crate::fetch::{FetchedEntryObject, ReadError, VolumeReadLimits, FetchedVaultObject, fetch_entries};
+use crate::fetch::{
+    FetchedEntryObject, FetchedVaultObject, ReadError, VolumeReadLimits, fetch_entries,
+};
 use crate::files::FetchError;
 use crate::memory::{CacheMemory, ReadMemory};
-use crate::pod::{VolumePod, PodCredentials};
+use crate::pod::{PodCredentials, VolumePod};
 use crate::reader::{ReaderIdentityError, identify_reader};
 use crate::reader_sessions::{NodeTransports, ReaderCredentialError, ReaderSessions};
 use crate::shared_reads::{Freshness, SharedReads};
@@ -200,7 +202,8 @@ impl NodeVaults {
         let identified = identify_reader(parameters, cloud, pod, proofs, self.clock.now())?;
         let open = self.sessions.open_session(&identified)?;
         let token = open.token(&scope).await;
-        let token = token.map_err(|source| NodeVaultError::Token(VaultReadError::Token { source }))?;
+        let token =
+            token.map_err(|source| NodeVaultError::Token(VaultReadError::Token { source }))?;
         let expires = Timestamp::from_second(token.expires_on.unix_timestamp());
         Ok(expires.unwrap_or(Timestamp::MAX))
     }
@@ -210,7 +213,10 @@ impl NodeVaults {
     /// # Errors
     ///
     /// [`NodeVaultError`]: the first thing that is wrong, in the order in which it is needed.
-    pub async fn fetch(&self, order: &VolumeReadRequest<'_>) -> Result<VolumeReadResult, NodeVaultError> {
+    pub async fn fetch(
+        &self,
+        order: &VolumeReadRequest<'_>,
+    ) -> Result<VolumeReadResult, NodeVaultError> {
         let parameters = order.parameters;
         let cloud = self.load_cloud(parameters).await?;
         let host = cloud.vault_host(&parameters.vault_name);
@@ -218,7 +224,10 @@ impl NodeVaults {
         let identified = identify_reader(parameters, cloud, order.pod, order.credentials, now)?;
         let open = self.sessions.open_session(&identified)?;
         let read = VolumeRead::new(self, order, identified.reader, open, host);
-        let limits = VolumeReadLimits { max_content_bytes: self.settings.max_content_bytes, memory: order.memory };
+        let limits = VolumeReadLimits {
+            max_content_bytes: self.settings.max_content_bytes,
+            memory: order.memory,
+        };
         let objects =
             fetch_entries(&parameters.objects, &read, limits).await.map_err(FetchError::from)?;
         let decoded = self.decode_objects(&objects, order.memory).await?;
@@ -228,7 +237,10 @@ impl NodeVaults {
         Ok(VolumeReadResult { files: decoded.files, outage: read.into_outage() })
     }
 
-    async fn load_cloud(&self, parameters: &ProviderParameters) -> Result<VaultCloud, VaultCloudError> {
+    async fn load_cloud(
+        &self,
+        parameters: &ProviderParameters,
+    ) -> Result<VaultCloud, VaultCloudError> {
         let cloud = parameters.cloud.unwrap_or(self.settings.cloud);
         let file = parameters.cloud_env_file.as_deref();
         VaultCloud::load(cloud, file, &self.settings.cloud_env_dir).await
@@ -245,8 +257,10 @@ impl NodeVaults {
             let room = decoder.required_memory(fetched);
             if room > 0 {
                 let taken = memory.reserve_read_memory(room).await;
-                taken
-                    .map_err(|source| ReadError::NotEnoughMemory { object: fetched.reference(), source })?;
+                taken.map_err(|source| ReadError::NotEnoughMemory {
+                    object: fetched.reference(),
+                    source,
+                })?;
             }
             let kept = decoder.decode_object(fetched)?;
             if room > 0 {

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use p12_keystore::Pkcs12Archive;
 use zeroize::Zeroizing;
 
-use crate::chain::{ChainOrderError, ChainOrder, order_chain};
+use crate::chain::{ChainOrder, ChainOrderError, order_chain};
 use crate::pem::{CERTIFICATE, PRIVATE_KEY, PemWriter};
 use crate::secret_bytes::SharedSecretBytes;
 
@@ -52,8 +52,8 @@ pub(crate) fn convert_pfx(value: &[u8], order: bool) -> Result<ConvertedPfx, Pfx
 
 /// The same of an archive that is not encoded.
 pub(crate) fn convert_archive(der: &[u8], order: bool) -> Result<ConvertedPfx, PfxError> {
-    let archive =
-        Pkcs12Archive::from_pkcs12(der, "").map_err(|source| PfxError::UnreadableArchive { source })?;
+    let archive = Pkcs12Archive::from_pkcs12(der, "")
+        .map_err(|source| PfxError::UnreadableArchive { source })?;
     if archive.keys.is_empty() && archive.certs.is_empty() {
         return Err(PfxError::Empty);
     }

@@ -109,16 +109,24 @@ pub(crate) fn subject_public_key_info(key: &PublicJwk) -> Result<Vec<u8>, Public
     Ok(der::sequence(&[der::sequence(&algorithm), der::bit_string(&bits)].concat()))
 }
 
-fn strip_leading_zeros<'a>(number: &'a [u8], member: &'static str) -> Result<&'a [u8], PublicKeyError> {
+fn strip_leading_zeros<'a>(
+    number: &'a [u8],
+    member: &'static str,
+) -> Result<&'a [u8], PublicKeyError> {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     let digits = &number[zeros..];
     if digits.is_empty() { Err(PublicKeyError::InvalidNumber { member }) } else { Ok(digits) }
 }
 
 /// A coordinate in its full length: some issuers leave leading zeros out.
-fn pad_coordinate(number: &[u8], length: usize, member: &'static str) -> Result<Vec<u8>, PublicKeyError> {
+fn pad_coordinate(
+    number: &[u8],
+    length: usize,
+    member: &'static str,
+) -> Result<Vec<u8>, PublicKeyError> {
     let digits = strip_leading_zeros(number, member)?;
-    let missing = length.checked_sub(digits.len()).ok_or(PublicKeyError::InvalidNumber { member })?;
+    let missing =
+        length.checked_sub(digits.len()).ok_or(PublicKeyError::InvalidNumber { member })?;
     Ok([&vec![0; missing], digits].concat())
 }
 
@@ -178,6 +186,9 @@ mod tests {
         let refused = Err(PublicKeyError::InvalidNumber { member: "x" });
         assert_eq!(subject_public_key_info(&key), refused);
         let key = PublicJwk::Rsa { modulus: vec![0, 0], exponent: vec![1, 0, 1] };
-        assert_eq!(subject_public_key_info(&key), Err(PublicKeyError::InvalidNumber { member: "n" }));
+        assert_eq!(
+            subject_public_key_info(&key),
+            Err(PublicKeyError::InvalidNumber { member: "n" })
+        );
     }
 }

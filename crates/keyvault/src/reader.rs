@@ -13,7 +13,7 @@ use lanyard_credential::identity::ParseIdError;
 use lanyard_vocabulary::EntraClientId;
 
 use crate::cloud::VaultCloud;
-use crate::pod::{VolumePod, PodCredentials, ServiceAccountToken};
+use crate::pod::{PodCredentials, ServiceAccountToken, VolumePod};
 use crate::secret_bytes::SharedSecretBytes;
 
 /// Who reads. Azure answers two equal readers alike, so they may share tokens and values, and
@@ -31,7 +31,11 @@ pub(crate) enum ReaderIdentity {
     /// A managed identity of the node.
     ManagedIdentity { client_id: Option<EntraClientId> },
     /// The pod's own identity, by its service account token.
-    WorkloadIdentity { client_id: EntraClientId, subject: WorkloadSubject, through: TokenExchangeEndpoint },
+    WorkloadIdentity {
+        client_id: EntraClientId,
+        subject: WorkloadSubject,
+        through: TokenExchangeEndpoint,
+    },
     /// An application that the volume brings the secret of.
     ServicePrincipal { client_id: entra::ClientId, secret: SecretDigest },
 }
@@ -105,7 +109,9 @@ impl VaultReader {
                     WorkloadSubject::ServiceAccount { namespace, name } => {
                         fields.extend([text("account"), text(namespace), text(name)]);
                     }
-                    WorkloadSubject::Token(digest) => fields.extend([text("token"), digest.0.to_vec()]),
+                    WorkloadSubject::Token(digest) => {
+                        fields.extend([text("token"), digest.0.to_vec()])
+                    }
                 }
             }
             ReaderIdentity::ServicePrincipal { client_id, secret } => {
@@ -201,7 +207,9 @@ impl ReaderIdentityError {
                  requiresRepublish of the CSIDriver object"
                     .to_owned()
             }
-            Self::NoPublishSecrets | Self::SecretKeyMissing { .. } | Self::MalformedSecret { .. } => {
+            Self::NoPublishSecrets
+            | Self::SecretKeyMissing { .. }
+            | Self::MalformedSecret { .. } => {
                 "give the volume a nodePublishSecretRef with clientid and clientsecret, or the \
                  class an identity"
                     .to_owned()
@@ -238,9 +246,10 @@ pub(crate) fn identify_reader<'a>(
     let tenant = parameters.tenant.as_str().parse();
     let tenant = tenant.map_err(|problem| ReaderIdentityError::MalformedTenant { problem })?;
     let (mode, proof) = match &parameters.identity {
-        IdentityMode::ManagedIdentity { client_id } => {
-            (ReaderIdentity::ManagedIdentity { client_id: *client_id }, ReaderCredential::NodeIdentity)
-        }
+        IdentityMode::ManagedIdentity { client_id } => (
+            ReaderIdentity::ManagedIdentity { client_id: *client_id },
+            ReaderCredential::NodeIdentity,
+        ),
         IdentityMode::WorkloadIdentity { client_id } => {
             workload_reader(*client_id, TokenExchangeEndpoint::Authority, pod, proofs, now)?
         }
@@ -274,7 +283,10 @@ fn workload_reader<'a>(
         let (namespace, name) = (pod.namespace.clone(), pod.service_account.clone());
         WorkloadSubject::ServiceAccount { namespace, name }
     };
-    Ok((ReaderIdentity::WorkloadIdentity { client_id, subject, through: exchange_endpoint }, ReaderCredential::Token(token)))
+    Ok((
+        ReaderIdentity::WorkloadIdentity { client_id, subject, through: exchange_endpoint },
+        ReaderCredential::Token(token),
+    ))
 }
 
 fn service_principal_reader(
@@ -299,7 +311,10 @@ fn service_principal_reader(
         return Err(ReaderIdentityError::SecretNotText);
     }
     let digest = SecretDigest::of(secret.expose());
-    Ok((ReaderIdentity::ServicePrincipal { client_id, secret: digest }, ReaderCredential::Secret(secret)))
+    Ok((
+        ReaderIdentity::ServicePrincipal { client_id, secret: digest },
+        ReaderCredential::Secret(secret),
+    ))
 }
 
 const CLIENT_ID: &str = "clientid";

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use azure_core::credentials::{AccessToken, TokenCredential};
 use azure_core::http::policies::Policy;
-use lanyard_azure::{FlowId, RequestPriority, AzureTransport};
+use lanyard_azure::{AzureTransport, FlowId, RequestPriority};
 use lanyard_clock::SharedClock;
 use lanyard_credential::identity as entra;
 use lanyard_credential::secret::SecretText;
@@ -20,7 +20,9 @@ use lanyard_vocabulary::EntraClientId;
 use parking_lot::Mutex;
 
 use crate::error::VaultReadError;
-use crate::reader::{TokenExchangeEndpoint, VerifiedReader, ReaderCredential, VaultReader, ReaderIdentity};
+use crate::reader::{
+    ReaderCredential, ReaderIdentity, TokenExchangeEndpoint, VaultReader, VerifiedReader,
+};
 use crate::user_agent::{AppendUserAgentPolicy, UserAgentSuffix};
 use crate::vault::KeyVault;
 
@@ -118,7 +120,10 @@ impl ReaderSessions {
     /// # Errors
     ///
     /// [`ReaderCredentialError`] where no credential can be made of the proof.
-    pub(crate) fn open_session(&self, identified: &VerifiedReader<'_>) -> Result<Arc<ReaderSession>, ReaderCredentialError> {
+    pub(crate) fn open_session(
+        &self,
+        identified: &VerifiedReader<'_>,
+    ) -> Result<Arc<ReaderSession>, ReaderCredentialError> {
         let now = self.clock.monotonic();
         let mut open = self.sessions.lock();
         if let Some(reader) = open.get(&identified.reader) {
@@ -133,7 +138,8 @@ impl ReaderSessions {
         let credential = self.create_credential(identified)?;
         let (vaults, used_at) = (Mutex::default(), Mutex::new(now));
         let asker = FlowId(self.opened_count.fetch_add(1, Ordering::Relaxed));
-        let reader = Arc::new(ReaderSession { credential, request_flow: asker, vaults, last_used: used_at });
+        let reader =
+            Arc::new(ReaderSession { credential, request_flow: asker, vaults, last_used: used_at });
         close_idle_sessions(&mut open, now);
         open.insert(identified.reader.clone(), Arc::clone(&reader));
         Ok(reader)
@@ -155,7 +161,10 @@ impl ReaderSessions {
         if let Some(vault) = vaults.get(&key) {
             return Ok(vault.clone());
         }
-        let mut options = self.transports.vault_transport.client_options_with_priority(priority, reader.request_flow);
+        let mut options = self
+            .transports
+            .vault_transport
+            .client_options_with_priority(priority, reader.request_flow);
         if let Some(suffix) = &self.transports.user_agent {
             let policy: Arc<dyn Policy> = Arc::new(AppendUserAgentPolicy::new(suffix.clone()));
             options.per_try_policies.push(policy);
@@ -170,20 +179,30 @@ impl ReaderSessions {
         Ok(vault)
     }
 
-    fn create_credential(&self, identified: &VerifiedReader<'_>) -> Result<SessionCredential, ReaderCredentialError> {
+    fn create_credential(
+        &self,
+        identified: &VerifiedReader<'_>,
+    ) -> Result<SessionCredential, ReaderCredentialError> {
         let VaultReader { cloud, tenant, identity: mode } = &identified.reader;
         Ok(match (mode, &identified.credential) {
-            (ReaderIdentity::WorkloadIdentity { client_id, through, .. }, ReaderCredential::Token(token)) => {
+            (
+                ReaderIdentity::WorkloadIdentity { client_id, through, .. },
+                ReaderCredential::Token(token),
+            ) => {
                 let way = match through {
                     TokenExchangeEndpoint::Authority => &self.transports.entra_transport,
                     TokenExchangeEndpoint::TokenProxy => &self.transports.token_proxy,
                 };
                 let (tenant, client) = (tenant.clone(), entra_client_id(*client_id));
                 let token = token.token.expose();
-                let held = InMemoryTokenCredential::new(tenant, client, &cloud.authority, token, way);
+                let held =
+                    InMemoryTokenCredential::new(tenant, client, &cloud.authority, token, way);
                 SessionCredential::HeldToken(held.map_err(ReaderCredentialError::Token)?)
             }
-            (ReaderIdentity::ServicePrincipal { client_id, .. }, ReaderCredential::Secret(secret)) => {
+            (
+                ReaderIdentity::ServicePrincipal { client_id, .. },
+                ReaderCredential::Secret(secret),
+            ) => {
                 // What identified the reader has seen to it that it is text.
                 let secret = str::from_utf8(secret.expose()).unwrap_or_default();
                 SessionCredential::SelfRenewing(ClientSecretCredential::new(
@@ -198,7 +217,10 @@ impl ReaderSessions {
                 SessionCredential::SelfRenewing(self.managed_identity_credential(*client_id)?)
             }
             // A mode has its proof: they are made together.
-            (ReaderIdentity::WorkloadIdentity { .. } | ReaderIdentity::ServicePrincipal { .. }, _) => {
+            (
+                ReaderIdentity::WorkloadIdentity { .. } | ReaderIdentity::ServicePrincipal { .. },
+                _,
+            ) => {
                 let problem = "is not there";
                 return Err(ReaderCredentialError::Token(TokenError::InMemoryToken { problem }));
             }
@@ -212,7 +234,10 @@ impl ReaderSessions {
         let mut settings = ManagedIdentitySettings::default();
         settings.identity = client_id.map(|id| ManagedIdentityId::ClientId(id.to_string()));
         settings.imds_host.clone_from(&self.transports.managed_identity_host);
-        ManagedIdentityCredential::with_shared_transport(settings, &self.transports.managed_identity)
+        ManagedIdentityCredential::with_shared_transport(
+            settings,
+            &self.transports.managed_identity,
+        )
     }
 }
 

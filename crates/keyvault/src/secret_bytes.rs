@@ -81,7 +81,9 @@ impl From<Vec<u8>> for SharedSecretBytes {
     /// Takes the buffer over. One with much room to spare is copied into one without, and wiped: what
     /// is accounted for is the length.
     fn from(mut bytes: Vec<u8>) -> Self {
-        if bytes.capacity() - bytes.len() > bytes.len() / SPARE_CAPACITY_DIVISOR + MIN_SPARE_CAPACITY {
+        if bytes.capacity() - bytes.len()
+            > bytes.len() / SPARE_CAPACITY_DIVISOR + MIN_SPARE_CAPACITY
+        {
             let exact = bytes.as_slice().to_vec();
             bytes.zeroize();
             bytes = exact;

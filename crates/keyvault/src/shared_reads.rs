@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::error::VaultReadError;
-use crate::memory::{CacheMemory, CacheReserveError, UnlimitedMemory, MemoryFootprint};
+use crate::memory::{CacheMemory, CacheReserveError, MemoryFootprint, UnlimitedMemory};
 
 /// How new an answer has to be, and who waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +144,13 @@ impl<V> Default for ReadSlot<V> {
     fn default() -> Self {
         let keep = Duration::ZERO;
         let (value, failure, refused_at, flights) = (None, None, None, Vec::new());
-        Self { value, last_failure: failure, last_denied_at: refused_at, in_flight: flights, retention: keep }
+        Self {
+            value,
+            last_failure: failure,
+            last_denied_at: refused_at,
+            in_flight: flights,
+            retention: keep,
+        }
     }
 }
 
@@ -155,7 +161,13 @@ where
 {
     pub(crate) fn new(clock: SharedClock, retention: Duration) -> Self {
         let memory = Arc::new(UnlimitedMemory);
-        Self { clock, retention, memory, slots: Arc::default(), next_read_number: AtomicU64::new(0) }
+        Self {
+            clock,
+            retention,
+            memory,
+            slots: Arc::default(),
+            next_read_number: AtomicU64::new(0),
+        }
     }
 
     /// Keeps values only within this memory.
@@ -222,7 +234,8 @@ where
         });
         let (slots, clock) = (Arc::clone(&self.slots), Arc::clone(&self.clock));
         let memory = Arc::clone(&self.memory);
-        let landing = ReadCompletionGuard { key, number, started: asked, priority, slots, clock, memory };
+        let landing =
+            ReadCompletionGuard { key, number, started: asked, priority, slots, clock, memory };
         let (fetched, limit) = (fetch(), self.clock.sleep(READ_TIMEOUT));
         let task = tokio::spawn(async move {
             tokio::select! {
@@ -261,7 +274,10 @@ impl<V> ReadSlot<V> {
             !limit.is_zero() && now.saturating_sub(since) <= limit
         };
         if let Some(CachedRead { shared, .. }) = &self.value
-            && within(shared.started.monotonic, demand.max_age_before_change(distance(&shared.value)))
+            && within(
+                shared.started.monotonic,
+                demand.max_age_before_change(distance(&shared.value)),
+            )
         {
             return Some(Ok(shared.clone()));
         }
@@ -310,8 +326,10 @@ impl<V> ReadSlot<V> {
 
     /// Drops what is too old for anybody; true if nothing is left.
     fn drop_expired(&mut self, now: Duration) -> bool {
-        self.value.take_if(|value| now.saturating_sub(value.shared.started.monotonic) >= self.retention);
-        self.last_failure.take_if(|failure| now.saturating_sub(failure.failed_at) > FAILURE_MAX_AGE);
+        self.value
+            .take_if(|value| now.saturating_sub(value.shared.started.monotonic) >= self.retention);
+        self.last_failure
+            .take_if(|failure| now.saturating_sub(failure.failed_at) > FAILURE_MAX_AGE);
         self.is_empty()
     }
 
@@ -332,7 +350,10 @@ impl<V> InFlightRead<V> {
 
 /// What becomes of a flight. Dropped without landing, it takes the flight out of its slot, so that
 /// nobody waits for it.
-struct ReadCompletionGuard<K: Clone + Eq + Hash + Send + Sync + 'static, V: MemoryFootprint + Send + Sync + 'static> {
+struct ReadCompletionGuard<
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: MemoryFootprint + Send + Sync + 'static,
+> {
     key: K,
     number: u64,
     started: ReadStart,
@@ -385,7 +406,8 @@ where
             slot.store_outcome(landed_at, (asked_at, self.priority), &outcome, taken);
             // A newer value serves those who asked before; a failure is one's own.
             let (served, others): (Vec<_>, Vec<_>) = slot.in_flight.drain(..).partition(|flight| {
-                flight.number == self.number || (outcome.is_ok() && flight.started.monotonic <= asked_at)
+                flight.number == self.number
+                    || (outcome.is_ok() && flight.started.monotonic <= asked_at)
             });
             slot.in_flight = others;
             (served, slot.retention)
@@ -402,7 +424,11 @@ where
     }
 
     /// Memory for a value that is to be kept, if need be that of older ones.
-    fn reserve_cache_memory(&self, slots: &mut HashMap<K, ReadSlot<V>>, weight: u64) -> Option<CacheReservation> {
+    fn reserve_cache_memory(
+        &self,
+        slots: &mut HashMap<K, ReadSlot<V>>,
+        weight: u64,
+    ) -> Option<CacheReservation> {
         if weight > self.memory.limit_bytes() {
             return None;
         }

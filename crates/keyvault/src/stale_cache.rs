@@ -26,7 +26,9 @@ use zeroize::Zeroizing;
 use crate::memory::CacheMemory;
 
 pub(crate) use self::record::{SealedRecord, SealedRecordRef};
-use self::store::{MAX_SEALED_BYTES, MAX_ENTRY_AGE, MAX_ENTRIES, SealedMemoryStore, SealedEntry, SealedStore};
+use self::store::{
+    MAX_ENTRIES, MAX_ENTRY_AGE, MAX_SEALED_BYTES, SealedEntry, SealedMemoryStore, SealedStore,
+};
 
 /// What an entry is found by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -177,7 +179,12 @@ impl StaleCache {
 
     /// Seals what was read, unless something as new is there or it was forgotten since. That it
     /// cannot be kept is logged: the volume has what it needs.
-    pub(crate) async fn store_if_newer(&self, id: EntryId, record: SealedRecordRef<'_>, read_at: Timestamp) {
+    pub(crate) async fn store_if_newer(
+        &self,
+        id: EntryId,
+        record: SealedRecordRef<'_>,
+        read_at: Timestamp,
+    ) {
         if self.store.read_at(&id).is_some_and(|known| known >= read_at)
             || self.oversized.lock().get(&id).is_some_and(|known| *known >= read_at)
             || self.invalidated.was_invalidated_after(&id, read_at)

@@ -17,7 +17,9 @@ use azure_core::http::{
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use lanyard_azure::{CircuitBreakerPolicy, RequestRate, RetryPolicy, AzureTransport, AzureTransportSettings};
+use lanyard_azure::{
+    AzureTransport, AzureTransportSettings, CircuitBreakerPolicy, RequestRate, RetryPolicy,
+};
 use lanyard_clock::{Clock as _, ManualClock, SharedClock};
 use lanyard_credential::{ManagedIdentityTransport, TokenTransport, TokenTransportOptions};
 use parking_lot::Mutex;
@@ -187,14 +189,23 @@ impl FakeAzure {
     }
 
     /// The transport to this Azure.
-    pub fn azure_transport(&self, rate: RequestRate, breaker: Option<CircuitBreakerPolicy>) -> AzureTransport {
+    pub fn azure_transport(
+        &self,
+        rate: RequestRate,
+        breaker: Option<CircuitBreakerPolicy>,
+    ) -> AzureTransport {
         let retry = RetryPolicy::default();
-        let settings = AzureTransportSettings { rate, retry, breaker, ..AzureTransportSettings::default() };
+        let settings =
+            AzureTransportSettings { rate, retry, breaker, ..AzureTransportSettings::default() };
         AzureTransport::from_http_client(Arc::new(self.clone()), &settings, self.shared_clock())
     }
 
     /// The ways of a node to this Azure.
-    pub fn node_transports(&self, rate: RequestRate, breaker: Option<CircuitBreakerPolicy>) -> NodeTransports {
+    pub fn node_transports(
+        &self,
+        rate: RequestRate,
+        breaker: Option<CircuitBreakerPolicy>,
+    ) -> NodeTransports {
         let mut options = TokenTransportOptions::default();
         options.clock = self.shared_clock();
         let wire = || Wire::new(Arc::new(self.clone()));
@@ -249,7 +260,8 @@ impl FakeAzure {
     }
 
     fn has_no_response(&self, request: &Request) -> bool {
-        self.state.lock().failures.get(&service_of_request(request)) == Some(&FakeAzureFailure::NoResponse)
+        self.state.lock().failures.get(&service_of_request(request))
+            == Some(&FakeAzureFailure::NoResponse)
     }
 
     fn respond(&self, request: &Request) -> Option<(u16, Headers, String)> {
@@ -265,7 +277,9 @@ impl FakeAzure {
                 state.token_requests.push(identity.clone());
                 match state.failures.get(&part) {
                     Some(FakeAzureFailure::Unreachable | FakeAzureFailure::NoResponse) => None,
-                    Some(FakeAzureFailure::Status(status)) => Some((*status, Headers::new(), String::new())),
+                    Some(FakeAzureFailure::Status(status)) => {
+                        Some((*status, Headers::new(), String::new()))
+                    }
                     None => {
                         let token = URL_SAFE_NO_PAD.encode(identity);
                         let body = format!(

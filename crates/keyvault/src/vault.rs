@@ -33,7 +33,7 @@ use crate::memory::MAX_LISTED_VERSIONS;
 use crate::public_key::{EcCurve, PublicJwk};
 use crate::secret_bytes::SharedSecretBytes;
 use crate::source::{
-    ListedVersion, ObjectAttributes, VaultSource, FetchedCertificate, FetchedKey, FetchedSecret,
+    FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion, ObjectAttributes, VaultSource,
 };
 use crate::vault::body_limit::ResponseBodyLimit;
 use crate::vault::challenge::PredictedChallenge;
@@ -83,20 +83,23 @@ impl KeyVault {
         mut options: ClientOptions,
     ) -> Result<Self, VaultReadError> {
         options.retry = RetryOptions::none();
-        if let Some(known) = Url::parse(url).ok().as_ref().and_then(PredictedChallenge::for_vault_url) {
+        if let Some(known) =
+            Url::parse(url).ok().as_ref().and_then(PredictedChallenge::for_vault_url)
+        {
             options.per_try_policies.push(Arc::new(known));
         }
         options.per_try_policies.push(Arc::new(ResponseBodyLimit));
         let credential: Arc<dyn TokenCredential> = Arc::new(UncachedCredential::new(credential));
         let secrets = SecretClientOptions { client_options: options.clone(), ..Default::default() };
-        let secrets =
-            SecretClient::new(url, Arc::clone(&credential), Some(secrets)).map_err(classify_client_error)?;
+        let secrets = SecretClient::new(url, Arc::clone(&credential), Some(secrets))
+            .map_err(classify_client_error)?;
         let keys = KeyClientOptions { client_options: options.clone(), ..Default::default() };
-        let keys = KeyClient::new(url, Arc::clone(&credential), Some(keys)).map_err(classify_client_error)?;
+        let keys = KeyClient::new(url, Arc::clone(&credential), Some(keys))
+            .map_err(classify_client_error)?;
         let certificates =
             CertificateClientOptions { client_options: options, ..Default::default() };
-        let certificates =
-            CertificateClient::new(url, credential, Some(certificates)).map_err(classify_client_error)?;
+        let certificates = CertificateClient::new(url, credential, Some(certificates))
+            .map_err(classify_client_error)?;
         Ok(Self {
             url: secrets.endpoint().clone(),
             secrets: Arc::new(secrets),
@@ -131,8 +134,11 @@ impl VaultSource for KeyVault {
     ) -> Result<FetchedSecret, VaultReadError> {
         let secret_version = version.map(ToString::to_string);
         let options = SecretClientGetSecretOptions { secret_version, ..Default::default() };
-        let response =
-            self.secrets.get_secret(name.as_str(), Some(options)).await.map_err(classify_client_error)?;
+        let response = self
+            .secrets
+            .get_secret(name.as_str(), Some(options))
+            .await
+            .map_err(classify_client_error)?;
         let secret: Secret = read_model(response)?;
         let value = secret.value.map(SharedSecretBytes::from);
         Ok(FetchedSecret {

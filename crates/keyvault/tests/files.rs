@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lanyard_api::{VaultObjectKind, VaultObjectVersion, ProviderParameters};
+use lanyard_api::{ProviderParameters, VaultObjectKind, VaultObjectVersion};
 use lanyard_keyvault::{
-    CertificateOptions, FetchError, VolumeFileOptions, ListedVersion, MountedFile, ObjectAttributes,
-    PublicJwk, RetryClass, VaultSource, FetchedCertificate, VaultReadError, FetchedKey, VaultErrorDetails,
-    FetchedSecret, fetch_files, fetch_objects,
+    CertificateOptions, FetchError, FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion,
+    MountedFile, ObjectAttributes, PublicJwk, RetryClass, VaultErrorDetails, VaultReadError,
+    VaultSource, VolumeFileOptions, fetch_files, fetch_objects,
 };
 use lanyard_vocabulary::{Hop, SecretName};
 
@@ -120,7 +120,10 @@ fn parameters(objects: &[&str]) -> ProviderParameters {
     ProviderParameters::parse(&map).unwrap()
 }
 
-async fn fetch_test_files(objects: &[&str], vault: &InMemoryVaultSource) -> Result<Vec<MountedFile>, FetchError> {
+async fn fetch_test_files(
+    objects: &[&str],
+    vault: &InMemoryVaultSource,
+) -> Result<Vec<MountedFile>, FetchError> {
     fetch_files(&parameters(objects), vault, VolumeFileOptions::default()).await
 }
 
@@ -269,7 +272,10 @@ async fn certificate_and_key_files_precede_the_combined_file_with_its_id() {
     let vault = InMemoryVaultSource { content_types, ..InMemoryVaultSource::default() };
     let options = VolumeFileOptions {
         default_mode: 0o400,
-        certificates: CertificateOptions { write_separate_files: true, ..CertificateOptions::default() },
+        certificates: CertificateOptions {
+            write_separate_files: true,
+            ..CertificateOptions::default()
+        },
     };
     let objects = ["objectName: one, objectType: secret, objectAlias: tls"];
     let files = fetch_files(&parameters(&objects), &vault, options).await.unwrap();
@@ -285,6 +291,7 @@ async fn fetch_future_is_send() {
     }
     let parameters = parameters(&["objectName: one, objectType: secret"]);
     let vault = InMemoryVaultSource::default();
-    let files = is_send(fetch_files(&parameters, &vault, VolumeFileOptions::default())).await.unwrap();
+    let files =
+        is_send(fetch_files(&parameters, &vault, VolumeFileOptions::default())).await.unwrap();
     assert_eq!(files.len(), 1);
 }

@@ -79,7 +79,10 @@ impl ForeignCiphertextError {
 }
 
 /// The annotations of a new ciphertext. The fork lost three of the five with its client library.
-pub fn desired_annotations(layout: CiphertextLayout, stamps: &VaultReplyHeaders) -> CiphertextAnnotations {
+pub fn desired_annotations(
+    layout: CiphertextLayout,
+    stamps: &VaultReplyHeaders,
+) -> CiphertextAnnotations {
     let both = [(VERSION, FORMAT), (ALGORITHM, SEALED_WITH.name())];
     let upstream = [
         (DATE, stamps.date.as_str()),
@@ -189,7 +192,11 @@ mod tests {
         let id = key.id();
         let cases = [
             (id, CiphertextAnnotations::new(), "invalid annotations, annotations cannot be empty"),
-            ("other", CiphertextAnnotations::new(), "invalid annotations, annotations cannot be empty"),
+            (
+                "other",
+                CiphertextAnnotations::new(),
+                "invalid annotations, annotations cannot be empty",
+            ),
             (
                 "other",
                 annotations_with(ALGORITHM, None),

@@ -141,7 +141,10 @@ impl KmsConfiguration {
     }
 }
 
-fn find_endpoints(file: &ConfigurationFile, problems: &mut Vec<ConfigurationKeyProblem>) -> Option<&'static CloudEndpoints> {
+fn find_endpoints(
+    file: &ConfigurationFile,
+    problems: &mut Vec<ConfigurationKeyProblem>,
+) -> Option<&'static CloudEndpoints> {
     let name = file.cloud.as_deref().unwrap_or_default().trim();
     let is_fork_name = name.eq_ignore_ascii_case("AzureGovernmentCloud");
     let cloud =
@@ -158,7 +161,10 @@ fn find_endpoints(file: &ConfigurationFile, problems: &mut Vec<ConfigurationKeyP
 }
 
 /// The first way that the file opens, as the other plugins look for it.
-fn select_identity(file: ConfigurationFile, problems: &mut Vec<ConfigurationKeyProblem>) -> Option<VaultIdentity> {
+fn select_identity(
+    file: ConfigurationFile,
+    problems: &mut Vec<ConfigurationKeyProblem>,
+) -> Option<VaultIdentity> {
     let given = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
     if file.workload_identity == Some(true) {
         return Some(VaultIdentity::Workload);
@@ -175,7 +181,10 @@ fn select_identity(file: ConfigurationFile, problems: &mut Vec<ConfigurationKeyP
     let has_password = password.is_some_and(|password| !password.is_empty());
     if given(&file.certificate) && has_password {
         let problem = "a certificate file with a password is not supported: use aadMSIDataPlaneIdentityPath, which rotates";
-        problems.push(ConfigurationKeyProblem { key: "aadClientCertPath", problem: problem.to_owned() });
+        problems.push(ConfigurationKeyProblem {
+            key: "aadClientCertPath",
+            problem: problem.to_owned(),
+        });
         return None;
     }
     if let Some(path) = file.data_plane_identity.filter(|path| !path.as_os_str().is_empty()) {
@@ -245,7 +254,11 @@ mod tests {
         assert_eq!(identity_summary(&without(2).replacen("\ntenantId: t", "", 1)), "secret t c");
         let no_secret =
             "aadClientCertPath: /c\naadClientCertPassword: p\naadMSIDataPlaneIdentityPath: /f";
-        assert!(identity_summary(no_secret).starts_with("`aadClientCertPath`: "), "{}", identity_summary(no_secret));
+        assert!(
+            identity_summary(no_secret).starts_with("`aadClientCertPath`: "),
+            "{}",
+            identity_summary(no_secret)
+        );
         let file = "aadClientId: \"\"\naadClientCertPath: \"\"\naadMSIDataPlaneIdentityPath: /f";
         assert_eq!(identity_summary(file), "file /f");
     }
@@ -260,7 +273,9 @@ mod tests {
             "useInstanceMetadata": false, "disableOutboundSNAT": true }"#;
         let read = KmsConfiguration::parse(text).unwrap();
         assert_eq!(read.endpoints.vault_suffix, "vault.usgovcloudapi.net");
-        assert!(matches!(read.identity, VaultIdentity::CredentialFile(path) if path.ends_with("kms")));
+        assert!(
+            matches!(read.identity, VaultIdentity::CredentialFile(path) if path.ends_with("kms"))
+        );
     }
 
     #[test]
@@ -309,7 +324,9 @@ mod tests {
     #[test]
     fn an_arm_id_and_a_client_id_both_name_a_managed_identity() {
         let told = |id: &str| {
-            identity_summary(&format!("useManagedIdentityExtension: true\nuserAssignedIdentityID: {id}"))
+            identity_summary(&format!(
+                "useManagedIdentityExtension: true\nuserAssignedIdentityID: {id}"
+            ))
         };
         assert_eq!(told("c-1"), "managed Some(ClientId(\"c-1\"))");
         assert_eq!(told("/subscriptions/s"), "managed Some(ResourceId(\"/subscriptions/s\"))");

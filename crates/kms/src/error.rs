@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lanyard_azure::{ThrottleCause, AzureErrorDetails};
+use lanyard_azure::{AzureErrorDetails, ThrottleCause};
 use lanyard_credential::TokenError;
 
 use crate::annotations::ForeignCiphertextError;
@@ -172,10 +172,12 @@ impl KeyOperationError {
     /// for. Encrypting and decrypting change nothing, so both may be asked again whatever broke.
     pub const fn retry_delay(&self) -> Option<Duration> {
         match self {
-            Self::Throttled { retry_after: wait, .. } | Self::Failed { retry_after: wait, .. } => match wait {
-                Some(wait) => Some(*wait),
-                None => Some(Duration::ZERO),
-            },
+            Self::Throttled { retry_after: wait, .. } | Self::Failed { retry_after: wait, .. } => {
+                match wait {
+                    Some(wait) => Some(*wait),
+                    None => Some(Duration::ZERO),
+                }
+            }
             Self::RequestWithheld { remaining, .. } => Some(*remaining),
             Self::Unreachable { .. } | Self::TimedOut { .. } => Some(Duration::ZERO),
             _ => None,
@@ -260,8 +262,12 @@ impl KmsPluginError {
         matches!(
             self,
             Self::ProofTimedOut { .. }
-                | Self::Encrypt(KeyOperationError::TimedOut { .. } | KeyOperationError::TokenTimedOut { .. })
-                | Self::Decrypt(KeyOperationError::TimedOut { .. } | KeyOperationError::TokenTimedOut { .. })
+                | Self::Encrypt(
+                    KeyOperationError::TimedOut { .. } | KeyOperationError::TokenTimedOut { .. }
+                )
+                | Self::Decrypt(
+                    KeyOperationError::TimedOut { .. } | KeyOperationError::TokenTimedOut { .. }
+                )
         )
     }
 

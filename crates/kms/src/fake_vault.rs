@@ -23,7 +23,7 @@ use crate::algorithm::KeyAlgorithm;
 use crate::annotations::VaultReplyHeaders;
 use crate::error::{KeyOperationError, VaultErrorReply};
 use crate::key::{PinnedKey, VaultKind};
-use crate::vault::{KmsKeyOperation, VaultKeyClient, KeyResult};
+use crate::vault::{KeyResult, KmsKeyOperation, VaultKeyClient};
 
 /// One software key, and ciphertexts that the other plugins decrypt.
 pub(crate) fn test_vector() -> Value {
@@ -76,7 +76,8 @@ pub(crate) struct FakeKmsVault {
 impl FakeKmsVault {
     /// The vault of the vector's key.
     pub(crate) fn with_vector_key() -> Self {
-        let part = |name: &str| URL_SAFE_NO_PAD.decode(vector_text(&format!("/key/{name}"))).unwrap();
+        let part =
+            |name: &str| URL_SAFE_NO_PAD.decode(vector_text(&format!("/key/{name}"))).unwrap();
         let components = KeyPairComponents {
             public_key: PublicKeyComponents { n: part("n"), e: part("e") },
             d: part("d"),
@@ -107,7 +108,12 @@ impl FakeKmsVault {
         self.requests.lock().len()
     }
 
-    fn compute(&self, operation: KmsKeyOperation, algorithm: KeyAlgorithm, input: &[u8]) -> Option<Vec<u8>> {
+    fn compute(
+        &self,
+        operation: KmsKeyOperation,
+        algorithm: KeyAlgorithm,
+        input: &[u8],
+    ) -> Option<Vec<u8>> {
         let key = PrivateDecryptingKey::from_pkcs8(&self.pkcs8).unwrap();
         let mut output = vec![0; key.key_size_bytes()];
         let oaep = &OAEP_SHA256_MGF1SHA256;
@@ -170,7 +176,10 @@ impl VaultKeyClient for FakeKmsVault {
         let mut result = KeyResult {
             kid: Some(vector_key().url().to_owned()),
             value: Zeroizing::new(output.map(|output| URL_SAFE_NO_PAD.encode(output))?),
-            reply_headers: VaultReplyHeaders { date: "now".to_owned(), ..VaultReplyHeaders::default() },
+            reply_headers: VaultReplyHeaders {
+                date: "now".to_owned(),
+                ..VaultReplyHeaders::default()
+            },
         };
         match instead {
             None => {}

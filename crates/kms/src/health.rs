@@ -61,7 +61,10 @@ impl KmsHealthEndpoints {
         routes.with_state(self)
     }
 
-    async fn with_timeout(&self, check: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    async fn with_timeout(
+        &self,
+        check: impl Future<Output = Result<(), String>>,
+    ) -> Result<(), String> {
         tokio::select! {
             result = check => result,
             () = self.clock.sleep(self.timeout) => {

@@ -97,7 +97,10 @@ pub async fn build_credential(
 }
 
 /// The environment's authority, or that of the cloud.
-fn with_cloud_authority(mut settings: FederatedTokenSettings, endpoints: &CloudEndpoints) -> FederatedTokenSettings {
+fn with_cloud_authority(
+    mut settings: FederatedTokenSettings,
+    endpoints: &CloudEndpoints,
+) -> FederatedTokenSettings {
     settings.authority_host.get_or_insert_with(|| endpoints.authority_url());
     settings
 }
@@ -169,7 +172,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kms.json");
         let identity = VaultIdentity::CredentialFile(path.clone());
-        let credential = build_credential(configuration(identity), identity_sources()).await.unwrap();
+        let credential =
+            build_credential(configuration(identity), identity_sources()).await.unwrap();
         let error = credential.get_token(&["https://vault.azure.cn/.default"], None).await;
         let error = error.unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::Credential);
@@ -181,7 +185,9 @@ mod tests {
 
     #[tokio::test]
     async fn missing_environment_variables_are_named() {
-        let error = build_credential(configuration(VaultIdentity::Workload), identity_sources()).await.unwrap_err();
+        let error = build_credential(configuration(VaultIdentity::Workload), identity_sources())
+            .await
+            .unwrap_err();
         let told = format_error_chain(&error);
         for part in
             ["useWorkloadIdentityExtension", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"]

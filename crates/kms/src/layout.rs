@@ -153,7 +153,8 @@ mod tests {
 
     use super::*;
 
-    const LAYOUTS: [CiphertextLayout; 2] = [CiphertextLayout::Upstream, CiphertextLayout::OpenShift];
+    const LAYOUTS: [CiphertextLayout; 2] =
+        [CiphertextLayout::Upstream, CiphertextLayout::OpenShift];
 
     #[test]
     fn lengths_are_those_of_the_table() {
@@ -174,7 +175,10 @@ mod tests {
         let short = vec![0xff; 255];
         for bad in [text(0), text(341), text(343), padded(342), padded(340), inside, short] {
             let length = bad.len();
-            assert_eq!(CiphertextLayout::of_ciphertext(&bad), Err(CiphertextLayoutError::Ciphertext { length }));
+            assert_eq!(
+                CiphertextLayout::of_ciphertext(&bad),
+                Err(CiphertextLayoutError::Ciphertext { length })
+            );
         }
     }
 
@@ -212,7 +216,11 @@ mod tests {
             // What lies inside is no text.
             (CiphertextLayout::OpenShift, "_w"),
         ] {
-            assert_eq!(layout.plaintext(bad), Err(CiphertextLayoutError::Plaintext { layout }), "{bad}");
+            assert_eq!(
+                layout.plaintext(bad),
+                Err(CiphertextLayoutError::Plaintext { layout }),
+                "{bad}"
+            );
         }
     }
 

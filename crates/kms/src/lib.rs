@@ -18,6 +18,8 @@ mod algorithm;
 mod annotations;
 mod configuration;
 mod error;
+#[cfg(test)]
+mod fake_vault;
 mod health;
 mod identity;
 mod key;
@@ -27,19 +29,22 @@ mod plugin;
 mod retry;
 mod server;
 mod service;
-#[cfg(test)]
-mod fake_vault;
 mod vault;
 
 pub use algorithm::KeyAlgorithm;
-pub use annotations::{CiphertextAnnotations, VaultReplyHeaders, ForeignCiphertextError, check_ciphertext_origin, desired_annotations};
-pub use configuration::{KmsConfiguration, KmsConfigurationError, VaultIdentity, ConfigurationKeyProblem};
-pub use error::{KmsPluginError, KeyOperationError, VaultErrorReply};
+pub use annotations::{
+    CiphertextAnnotations, ForeignCiphertextError, VaultReplyHeaders, check_ciphertext_origin,
+    desired_annotations,
+};
+pub use configuration::{
+    ConfigurationKeyProblem, KmsConfiguration, KmsConfigurationError, VaultIdentity,
+};
+pub use error::{KeyOperationError, KmsPluginError, VaultErrorReply};
 pub use health::{KmsHealthEndpoints, LIVE_PATH};
-pub use identity::{VaultIdentityError, IdentitySources, build_credential};
+pub use identity::{IdentitySources, VaultIdentityError, build_credential};
 pub use key::{PinnedKey, VaultKind, key_id};
 pub use layout::{CiphertextLayout, CiphertextLayoutError};
-pub use metrics::{MeasuredOperation, KmsMetrics};
-pub use plugin::{KmsPlugin, KmsPluginParts, EncryptedValue};
-pub use server::{KmsServer, KmsServeError};
-pub use vault::{KmsKeyOperation, VaultKeyClient, KeyResult, KeyVaultKeyClient};
+pub use metrics::{KmsMetrics, MeasuredOperation};
+pub use plugin::{EncryptedValue, KmsPlugin, KmsPluginParts};
+pub use server::{KmsServeError, KmsServer};
+pub use vault::{KeyResult, KeyVaultKeyClient, KmsKeyOperation, VaultKeyClient};

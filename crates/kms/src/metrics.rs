@@ -81,7 +81,12 @@ impl Default for KmsMetrics {
 
 impl KmsMetrics {
     /// Counts one; `error` is the word of what went wrong.
-    pub fn record(&self, operation: MeasuredOperation, took: Duration, error: Option<&'static str>) {
+    pub fn record(
+        &self,
+        operation: MeasuredOperation,
+        took: Duration,
+        error: Option<&'static str>,
+    ) {
         let labels = KmsRequestLabels { operation, error };
         self.requests.get_or_create(&labels).observe(took.as_secs_f64());
     }

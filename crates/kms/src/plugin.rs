@@ -13,12 +13,12 @@ use zeroize::Zeroizing;
 use self::proof::ProofCache;
 use crate::algorithm::KeyAlgorithm;
 use crate::annotations::{CiphertextAnnotations, check_ciphertext_origin, desired_annotations};
-use crate::error::{KmsPluginError, KeyOperationError};
+use crate::error::{KeyOperationError, KmsPluginError};
 use crate::key::{PinnedKey, key_id};
 use crate::layout::CiphertextLayout;
-use crate::metrics::{MeasuredOperation, KmsMetrics};
+use crate::metrics::{KmsMetrics, MeasuredOperation};
 use crate::retry;
-use crate::vault::{KmsKeyOperation, VaultKeyClient, KeyResult};
+use crate::vault::{KeyResult, KmsKeyOperation, VaultKeyClient};
 
 /// A ciphertext of version 2 of the KMS API, with what is kept beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,8 +79,13 @@ impl KmsPlugin {
     }
 
     /// Encrypts for version 2. Within `given`, what passes by itself is tried again.
-    pub async fn encrypt(&self, plaintext: &[u8], given: Duration) -> Result<EncryptedValue, KmsPluginError> {
-        let (ciphertext, result) = self.encrypt_with_vault(KeyAlgorithm::RsaOaep256, plaintext, given).await?;
+    pub async fn encrypt(
+        &self,
+        plaintext: &[u8],
+        given: Duration,
+    ) -> Result<EncryptedValue, KmsPluginError> {
+        let (ciphertext, result) =
+            self.encrypt_with_vault(KeyAlgorithm::RsaOaep256, plaintext, given).await?;
         Ok(EncryptedValue {
             ciphertext,
             key_id: self.key().id().to_owned(),
@@ -105,7 +110,8 @@ impl KmsPlugin {
         plaintext: &[u8],
         given: Duration,
     ) -> Result<Vec<u8>, KmsPluginError> {
-        let (ciphertext, _) = self.encrypt_with_vault(KeyAlgorithm::Rsa15, plaintext, given).await?;
+        let (ciphertext, _) =
+            self.encrypt_with_vault(KeyAlgorithm::Rsa15, plaintext, given).await?;
         Ok(ciphertext)
     }
 
@@ -136,7 +142,11 @@ impl KmsPlugin {
         let sealed = self.encrypt(HEALTHCHECK, given).await?;
         let left = until.saturating_sub(self.clock().monotonic());
         let plaintext = self.decrypt(&sealed, left).await?;
-        if plaintext.as_slice() == HEALTHCHECK { Ok(()) } else { Err(KmsPluginError::ProofMismatch) }
+        if plaintext.as_slice() == HEALTHCHECK {
+            Ok(())
+        } else {
+            Err(KmsPluginError::ProofMismatch)
+        }
     }
 
     async fn encrypt_with_vault(

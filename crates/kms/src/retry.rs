@@ -97,7 +97,10 @@ mod tests {
     #[test]
     fn retry_after_is_honoured_or_error_returned() {
         let thirty = Duration::from_secs(30);
-        assert_eq!(retry_delay(1, &vault_failure(Some(30)), Duration::from_secs(35), 0.0), Some(thirty));
+        assert_eq!(
+            retry_delay(1, &vault_failure(Some(30)), Duration::from_secs(35), 0.0),
+            Some(thirty)
+        );
         assert_eq!(retry_delay(1, &vault_failure(Some(30)), Duration::from_secs(3), 0.0), None);
     }
 

@@ -106,7 +106,10 @@ impl KmsServer {
 
     /// The socket, as soon as it can be had: an instance that is being replaced still has it. A path
     /// where there was one can have one again; where there was none it is taken for a mistake.
-    async fn bind_socket(&self, had_one: bool) -> Result<(IncomingConnections, SocketFile), KmsServeError> {
+    async fn bind_socket(
+        &self,
+        had_one: bool,
+    ) -> Result<(IncomingConnections, SocketFile), KmsServeError> {
         let mut told = None;
         loop {
             match PrivateSocket::bind(&self.socket) {

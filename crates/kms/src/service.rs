@@ -10,7 +10,7 @@ use std::time::Duration;
 use lanyard_vocabulary::format_error_chain;
 use tonic::Status;
 
-pub(crate) use self::v1beta1::{RUNTIME_NAME, KmsV1Service, VERSION as V1_VERSION};
+pub(crate) use self::v1beta1::{KmsV1Service, RUNTIME_NAME, VERSION as V1_VERSION};
 pub(crate) use self::v2::KmsV2Service;
 use crate::error::KmsPluginError;
 use crate::metrics::MeasuredOperation;
@@ -29,7 +29,12 @@ fn error_status(call: &'static str, error: &KmsPluginError) -> Status {
 }
 
 /// Counts a call from `began` until now.
-fn record_call(plugin: &KmsPlugin, counted: MeasuredOperation, began: Duration, error: Option<&'static str>) {
+fn record_call(
+    plugin: &KmsPlugin,
+    counted: MeasuredOperation,
+    began: Duration,
+    error: Option<&'static str>,
+) {
     let took = plugin.clock().monotonic().saturating_sub(began);
     plugin.metrics().record(counted, took, error);
 }

@@ -8,7 +8,7 @@ use azure_core::credentials::TokenCredential;
 use azure_core::error::ErrorKind;
 use azure_core::http::headers::HeaderName;
 use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawResponse, Request, Url};
-use lanyard_azure::{BearerTokenPolicy, ThrottledError, AzureErrorDetails, AzureTransport};
+use lanyard_azure::{AzureErrorDetails, AzureTransport, BearerTokenPolicy, ThrottledError};
 use lanyard_credential::reply;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -141,8 +141,9 @@ impl VaultKeyClient for KeyVaultKeyClient {
         value: &str,
     ) -> Result<KeyResult, KeyOperationError> {
         let url = format!("{}/{}?api-version={API_VERSION}", self.url, operation.name());
-        let url: Url =
-            url.parse().map_err(|_malformed| KeyOperationError::Malformed { problem: "its url" })?;
+        let url: Url = url
+            .parse()
+            .map_err(|_malformed| KeyOperationError::Malformed { problem: "its url" })?;
         let body = KeyOperationBody { alg: algorithm.name(), value };
         let body = serde_json::to_vec(&body)
             .map_err(|_unwritable| KeyOperationError::Malformed { problem: "the request" })?;
@@ -164,9 +165,10 @@ fn transport_error(source: azure_core::Error) -> KeyOperationError {
         return KeyOperationError::Token { source };
     }
     match ThrottledError::of(&source) {
-        Some(cooling) => {
-            KeyOperationError::RequestWithheld { because: cooling.cause, remaining: cooling.remaining }
-        }
+        Some(cooling) => KeyOperationError::RequestWithheld {
+            because: cooling.cause,
+            remaining: cooling.remaining,
+        },
         None => KeyOperationError::Unreachable { source },
     }
 }
@@ -204,7 +206,9 @@ fn reply_error(status: u16, response: &RawResponse, value: &str) -> KeyOperation
     };
     match status {
         401 => KeyOperationError::Unauthorized(reply),
-        403 if reply.code.as_deref().is_some_and(is_restricted) => KeyOperationError::KeyUnusable(reply),
+        403 if reply.code.as_deref().is_some_and(is_restricted) => {
+            KeyOperationError::KeyUnusable(reply)
+        }
         403 => KeyOperationError::Forbidden(reply),
         404 => KeyOperationError::NotFound(reply),
         429 => KeyOperationError::Throttled { retry_after: wait(), reply },

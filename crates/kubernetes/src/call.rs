@@ -285,7 +285,9 @@ impl ApiError {
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
-            Self::NamespaceTerminating { .. } | Self::Unreached { .. } | Self::TimedOut { .. } => true,
+            Self::NamespaceTerminating { .. } | Self::Unreached { .. } | Self::TimedOut { .. } => {
+                true
+            }
             Self::Conflict { .. } | Self::NotServed { .. } | Self::Unreadable { .. } => false,
         }
     }
@@ -434,7 +436,10 @@ mod tests {
         let of = |status: Status| ApiError::of(&kube::Error::Api(Box::new(status)), "read x");
         for details in [serde_json::Value::Null, serde_json::json!({})] {
             let error = of(status(details));
-            assert!(matches!(error, ApiError::NotServed { .. }) && !error.is_not_found(), "{error}");
+            assert!(
+                matches!(error, ApiError::NotServed { .. }) && !error.is_not_found(),
+                "{error}"
+            );
             assert!(error.hint().contains("CRDs") && !error.is_transient());
         }
         let details = serde_json::json!({"name": "x", "kind": "secretproviderclasses"});

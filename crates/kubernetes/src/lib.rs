@@ -28,6 +28,6 @@ mod watch;
 pub use http::HeaderValue as UserAgent;
 
 pub use access::{AccessError, ApiAccess, KubectlAccess};
-pub use call::{ApiError, FieldConflict, KubernetesApi, ApiRetryPolicy, backoff};
+pub use call::{ApiError, ApiRetryPolicy, FieldConflict, KubernetesApi, backoff};
 pub use connections::WatchConnection;
-pub use watch::{WatchUpdate, ResourceWatch, with_type_meta};
+pub use watch::{ResourceWatch, WatchUpdate, with_type_meta};

@@ -17,7 +17,7 @@ use kube::{Api, Client};
 
 use self::cursor::{WatchCursor, WatchOutcome};
 use self::failure_log::LoggedFailure;
-use crate::call::{ApiError, KubernetesApi, ApiRetryPolicy};
+use crate::call::{ApiError, ApiRetryPolicy, KubernetesApi};
 
 /// What is watched: objects of one kind.
 #[derive(Debug, Clone)]
@@ -56,7 +56,9 @@ impl ResourceWatch {
         loop {
             let end = match course.version() {
                 None => self.list_all(api, &mut take).await,
-                Some(version) if course.is_watch_refused() => self.retry_refused_watch(api, version).await,
+                Some(version) if course.is_watch_refused() => {
+                    self.retry_refused_watch(api, version).await
+                }
                 Some(version) => self.watch_from(api, version, &mut take).await,
             };
             let (error, before, is_list) =
@@ -77,7 +79,11 @@ impl ResourceWatch {
     }
 
     /// Tells everything there is.
-    async fn list_all(&self, api: &KubernetesApi, take: &mut impl FnMut(WatchUpdate)) -> WatchOutcome {
+    async fn list_all(
+        &self,
+        api: &KubernetesApi,
+        take: &mut impl FnMut(WatchUpdate),
+    ) -> WatchOutcome {
         let connection = api.connection_to_watch(&self.resource.plural);
         let objects = self.api_for_resource(connection.client());
         take(WatchUpdate::ListStarted);
@@ -121,7 +127,12 @@ impl ResourceWatch {
         let WatchProgress { version, has_events: told } = got;
         match ended {
             Ok(()) => WatchOutcome::Ended { version, duration: lasted, had_events: told },
-            Err(error) => WatchOutcome::Failed { error, version: Some(version), duration: lasted, had_events: told },
+            Err(error) => WatchOutcome::Failed {
+                error,
+                version: Some(version),
+                duration: lasted,
+                had_events: told,
+            },
         }
     }
 
@@ -248,7 +259,8 @@ struct WatchProgress {
 /// How many objects one answer tells at most, as client-go asks.
 const PAGE_SIZE: u32 = 500;
 /// Every page is waited for so long.
-const LIST_RETRY_POLICY: ApiRetryPolicy = ApiRetryPolicy { attempt_timeout: Duration::from_mins(1), attempts: 1 };
+const LIST_RETRY_POLICY: ApiRetryPolicy =
+    ApiRetryPolicy { attempt_timeout: Duration::from_mins(1), attempts: 1 };
 /// How long the server lets a watch live: less than five minutes, as every client asks.
 const WATCH_SECONDS: RangeInclusive<u32> = 240..=290;
 /// How long a watch may be silent: its life, and some time for its end to arrive.

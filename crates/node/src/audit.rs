@@ -34,7 +34,7 @@ pub use event::{AuditEvent, AuditRecord, AuditVerdict, ObjectRead, ReadRequester
 
 use output::LineOutput;
 use recent_events::RecentAuditEvents;
-use writer::{AuditWriterMessage, AuditWriter};
+use writer::{AuditWriter, AuditWriterMessage};
 
 /// How many lines wait for a file that cannot be written.
 pub const MAX_PENDING_LINES: usize = 4096;

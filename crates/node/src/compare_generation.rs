@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use crate::directory::{FileAttributes, OpenDirectory, VolumeDiskError, DirectoryEntryKind};
+use crate::directory::{DirectoryEntryKind, FileAttributes, OpenDirectory, VolumeDiskError};
 use crate::generation::VolumeGeneration;
 use crate::payload::Payload;
 
@@ -39,7 +39,8 @@ pub(crate) fn compare_generation(
 ) -> Result<PayloadComparison, VolumeDiskError> {
     let root = volume.open_child(generation.as_str().as_ref())?;
     let mut held = BTreeMap::new();
-    if !collect_files(&root, "", &mut held)? || !held.keys().eq(payload.files().map(|f| f.path.as_str()))
+    if !collect_files(&root, "", &mut held)?
+        || !held.keys().eq(payload.files().map(|f| f.path.as_str()))
     {
         return Ok(PayloadComparison::Differs);
     }

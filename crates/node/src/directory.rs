@@ -16,8 +16,8 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlag
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
-use crate::memory_limit::TmpfsUsage;
 use crate::fail_point::FailPoint;
+use crate::memory_limit::TmpfsUsage;
 use crate::volume_step::VolumeStep;
 
 /// A system call on a volume failed.
@@ -44,10 +44,12 @@ impl VolumeDiskError {
                 "the volume's own directory must be writable; only the pods' mounts of it are \
                  read-only",
             ),
-            io::ErrorKind::PermissionDenied if self.operation == DiskOperation::ChangeOwner => Some(
-                "giving a file to a group that is not one's own needs CAP_CHOWN: run as root, \
+            io::ErrorKind::PermissionDenied if self.operation == DiskOperation::ChangeOwner => {
+                Some(
+                    "giving a file to a group that is not one's own needs CAP_CHOWN: run as root, \
                  or leave out the group",
-            ),
+                )
+            }
             io::ErrorKind::PermissionDenied => {
                 Some("run as the owner of the volume's directory, or as root")
             }
@@ -174,8 +176,8 @@ impl OpenDirectory {
 
     /// The device that the directory is on, as the mount table writes it.
     pub(crate) fn device(&self) -> Result<String, VolumeDiskError> {
-        let stat =
-            fs::fstat(&*self.file).map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
+        let stat = fs::fstat(&*self.file)
+            .map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
         Ok(format!("{}:{}", fs::major(stat.st_dev), fs::minor(stat.st_dev)))
     }
 
@@ -230,7 +232,11 @@ impl OpenDirectory {
         Ok(entries)
     }
 
-    fn entry_kind(&self, name: &OsStr, told: FileType) -> Result<Option<DirectoryEntryKind>, VolumeDiskError> {
+    fn entry_kind(
+        &self,
+        name: &OsStr,
+        told: FileType,
+    ) -> Result<Option<DirectoryEntryKind>, VolumeDiskError> {
         // Some file systems do not tell the type while listing.
         let kind = match told {
             FileType::Unknown => match fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -269,13 +275,18 @@ impl OpenDirectory {
     }
 
     /// Whether the file `name` holds exactly `content`. What is read is wiped.
-    pub(crate) fn content_equals(&self, name: &OsStr, content: &[u8]) -> Result<bool, VolumeDiskError> {
-        let mut file = match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE_OPEN_FLAGS, Mode::empty()) {
-            Ok(file) => File::from(file),
-            // A file that its own owner may not read can only be written anew.
-            Err(Errno::ACCESS) => return Ok(false),
-            Err(errno) => return Err(self.error_at(DiskOperation::Open, name, errno)),
-        };
+    pub(crate) fn content_equals(
+        &self,
+        name: &OsStr,
+        content: &[u8],
+    ) -> Result<bool, VolumeDiskError> {
+        let mut file =
+            match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE_OPEN_FLAGS, Mode::empty()) {
+                Ok(file) => File::from(file),
+                // A file that its own owner may not read can only be written anew.
+                Err(Errno::ACCESS) => return Ok(false),
+                Err(errno) => return Err(self.error_at(DiskOperation::Open, name, errno)),
+            };
         let failed = |source| self.error_at(DiskOperation::Read, name, source);
         let length = file.metadata().map_err(failed)?.len();
         if usize::try_from(length).ok() != Some(content.len()) {
@@ -299,11 +310,12 @@ impl OpenDirectory {
         name: &OsStr,
         longest: u64,
     ) -> Result<Option<Vec<u8>>, VolumeDiskError> {
-        let file = match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE_OPEN_FLAGS, Mode::empty()) {
-            Ok(file) => File::from(file),
-            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
-            Err(errno) => return Err(self.error_at(DiskOperation::Open, name, errno)),
-        };
+        let file =
+            match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE_OPEN_FLAGS, Mode::empty()) {
+                Ok(file) => File::from(file),
+                Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
+                Err(errno) => return Err(self.error_at(DiskOperation::Open, name, errno)),
+            };
         let failed = |source| self.error_at(DiskOperation::Read, name, source);
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() || metadata.len() > longest {
@@ -317,9 +329,12 @@ impl OpenDirectory {
     }
 
     /// Gives the directory itself these attributes, if it has others.
-    pub(crate) fn ensure_attributes(&self, attributes: FileAttributes) -> Result<(), VolumeDiskError> {
-        let stat =
-            fs::fstat(&*self.file).map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
+    pub(crate) fn ensure_attributes(
+        &self,
+        attributes: FileAttributes,
+    ) -> Result<(), VolumeDiskError> {
+        let stat = fs::fstat(&*self.file)
+            .map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
         let found = FileAttributes { mode: stat.st_mode & PERMISSION_BITS, gid: stat.st_gid };
         if found == attributes {
             return Ok(());
@@ -352,7 +367,8 @@ impl OpenDirectory {
             .map_err(|errno| self.error_at(DiskOperation::Create, name, errno))?;
         let mut file = File::from(file);
         self.check_fail_point(DiskOperation::Write, name)?;
-        file.write_all(content).map_err(|error| self.error_at(DiskOperation::Write, name, error))?;
+        file.write_all(content)
+            .map_err(|error| self.error_at(DiskOperation::Write, name, error))?;
         self.apply_attributes(&file, name, attributes)?;
         self.check_fail_point(DiskOperation::Sync, name)?;
         file.sync_all().map_err(|error| self.error_at(DiskOperation::Sync, name, error))
@@ -427,7 +443,11 @@ impl OpenDirectory {
         opened.map(File::from).map_err(|errno| self.error_at(DiskOperation::Open, name, errno))
     }
 
-    pub(crate) fn create_symlink(&self, name: &OsStr, target: &OsStr) -> Result<(), VolumeDiskError> {
+    pub(crate) fn create_symlink(
+        &self,
+        name: &OsStr,
+        target: &OsStr,
+    ) -> Result<(), VolumeDiskError> {
         self.check_fail_point(DiskOperation::Link, name)?;
         fs::symlinkat(target, &*self.file, name)
             .map_err(|errno| self.error_at(DiskOperation::Link, name, errno))
@@ -441,7 +461,11 @@ impl OpenDirectory {
     }
 
     /// Swaps what stands under two names in one step.
-    pub(crate) fn exchange_entries(&self, one: &OsStr, other: &OsStr) -> Result<(), VolumeDiskError> {
+    pub(crate) fn exchange_entries(
+        &self,
+        one: &OsStr,
+        other: &OsStr,
+    ) -> Result<(), VolumeDiskError> {
         self.check_fail_point(DiskOperation::Rename, other)?;
         fs::renameat_with(&*self.file, one, &*self.file, other, RenameFlags::EXCHANGE)
             .map_err(|errno| self.error_at(DiskOperation::Rename, other, errno))
@@ -458,7 +482,11 @@ impl OpenDirectory {
         self.remove_recursively(name, RemovedContent::LeftIntact)
     }
 
-    fn remove_recursively(&self, name: &OsStr, content: RemovedContent) -> Result<(), VolumeDiskError> {
+    fn remove_recursively(
+        &self,
+        name: &OsStr,
+        content: RemovedContent,
+    ) -> Result<(), VolumeDiskError> {
         let kind = match fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => FileType::from_raw_mode(stat.st_mode),
             Err(Errno::NOENT) => return Ok(()),
@@ -484,16 +512,27 @@ impl OpenDirectory {
     }
 
     pub(crate) fn sync(&self) -> Result<(), VolumeDiskError> {
-        self.fail_point.count_call().map_err(|error| disk_error(DiskOperation::Sync, &self.path, error))?;
+        self.fail_point
+            .count_call()
+            .map_err(|error| disk_error(DiskOperation::Sync, &self.path, error))?;
         fs::fsync(&*self.file).map_err(|errno| disk_error(DiskOperation::Sync, &self.path, errno))
     }
 
     /// Stands before every call that changes something: the place where a test may crash.
-    fn check_fail_point(&self, operation: DiskOperation, name: &OsStr) -> Result<(), VolumeDiskError> {
+    fn check_fail_point(
+        &self,
+        operation: DiskOperation,
+        name: &OsStr,
+    ) -> Result<(), VolumeDiskError> {
         self.fail_point.count_call().map_err(|error| self.error_at(operation, name, error))
     }
 
-    fn error_at(&self, operation: DiskOperation, name: &OsStr, s: impl Into<io::Error>) -> VolumeDiskError {
+    fn error_at(
+        &self,
+        operation: DiskOperation,
+        name: &OsStr,
+        s: impl Into<io::Error>,
+    ) -> VolumeDiskError {
         disk_error(operation, &self.path.join(name), s)
     }
 }

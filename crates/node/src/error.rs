@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::memory_limit::MemoryLimitError;
 use crate::directory::VolumeDiskError;
+use crate::memory_limit::MemoryLimitError;
 use crate::mount::TmpfsMountError;
 use crate::payload::PayloadProblem;
 

@@ -123,7 +123,10 @@ mod point {
             let (name, time) = text.split_once('#').unwrap_or((text, "1"));
             let step = VolumeStep::ALL.iter().copied().find(|step| step.name() == name);
             let time = time.parse().ok().filter(|time| *time > 0).ok_or_else(refused)?;
-            Ok(Self { step: step.ok_or_else(refused)?, remaining_hits: Arc::new(AtomicUsize::new(time)) })
+            Ok(Self {
+                step: step.ok_or_else(refused)?,
+                remaining_hits: Arc::new(AtomicUsize::new(time)),
+            })
         }
     }
 

@@ -104,7 +104,10 @@ impl VolumeGenerations {
     /// Tells the generations apart. Our numbers grow and only the newest ever becomes current, so
     /// whatever is newer than the current one was never seen. Where another writer had the volume
     /// in between, its numbers are drawn: what is older by its stamp was seen, whatever its number.
-    pub(crate) fn classify(mut all: Vec<VolumeGeneration>, current: Option<VolumeGeneration>) -> Self {
+    pub(crate) fn classify(
+        mut all: Vec<VolumeGeneration>,
+        current: Option<VolumeGeneration>,
+    ) -> Self {
         all.sort();
         let Some(current) = current else {
             return Self { current: None, retired: Vec::new(), abandoned: all };
@@ -133,14 +136,15 @@ impl VolumeGenerations {
         let mut by_stamp: Vec<_> = self.retired.iter().chain(current).collect();
         by_stamp.sort_by_key(|generation| (generation.written_at, generation.number));
         let next_by_stamp = move |one: &VolumeGeneration| {
-            let upto =
-                by_stamp.partition_point(|it| (it.written_at, it.number) <= (one.written_at, one.number));
+            let upto = by_stamp
+                .partition_point(|it| (it.written_at, it.number) <= (one.written_at, one.number));
             by_stamp.get(upto).copied()
         };
         let by_number = self.retired.iter().skip(1).chain(current);
         self.retired.iter().zip(by_number).map(move |(generation, next)| {
             let other = next_by_stamp(generation).or(current);
-            let written = other.map_or(next.written_at, |other| other.written_at.max(next.written_at));
+            let written =
+                other.map_or(next.written_at, |other| other.written_at.max(next.written_at));
             (generation, written.saturating_add(grace).unwrap_or(Timestamp::MAX))
         })
     }
@@ -203,7 +207,8 @@ mod tests {
 
     #[test]
     fn a_retired_generation_is_scrubbed_a_grace_after_its_successor_was_written() {
-        let all = [(1, 100), (2, 200), (3, 300)].map(|(n, second)| VolumeGeneration::new(n, at(second)));
+        let all =
+            [(1, 100), (2, 200), (3, 300)].map(|(n, second)| VolumeGeneration::new(n, at(second)));
         let told = VolumeGenerations::classify(all.to_vec(), Some(all[2].clone()));
         let times: Vec<_> = told.scrub_times().map(|(g, time)| (g.number(), time)).collect();
         assert_eq!(times, [(1, at(261)), (2, at(361))]);

@@ -21,74 +21,82 @@
 //! ```
 
 pub mod audit;
-mod memory_limit;
 mod classes;
 mod compare_generation;
 mod csi;
 mod directory;
 mod error;
 mod fail_point;
+mod file_path;
 mod generation;
-pub mod older_credential;
 mod kubernetes;
-mod volume_links;
 mod marker;
 mod memory;
+mod memory_limit;
 mod metrics;
 mod mount;
 mod mount_table;
-mod publish_request;
-mod file_path;
+pub mod older_credential;
 mod payload;
 pub mod policy;
 mod provider;
+mod publish_request;
 mod publisher;
 mod registration;
 mod reporter;
 pub mod rotation;
 mod server;
-mod volume_step;
 mod sync;
 mod target_path;
 mod volume;
 mod volume_attribute;
+mod volume_links;
+mod volume_step;
 mod wire_token;
 
-pub use memory_limit::{MemoryLimitError, MemoryPurpose};
 pub use classes::{ClassError, ClassSource, InMemoryClassSource};
 pub use csi::{DriverName, ParseDriverNameError};
-pub use directory::{VolumeDiskError, DiskOperation};
+pub use directory::{DiskOperation, VolumeDiskError};
 pub use error::PublishError;
 #[cfg(feature = "crash-points")]
 pub use fail_point::{CrashPoint, ParseCrashPointError};
-pub use generation::{VolumeGeneration, ParseGenerationError, SCRUB_GRACE};
+pub use file_path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};
+pub use generation::{ParseGenerationError, SCRUB_GRACE, VolumeGeneration};
 pub use kubernetes::{
-    ClassChange, PodEventQueue, KubeClassCache, KubeClassCacheSettings, KubeReporter, KubeReporterSettings,
-    NodeKubernetesApi,
+    ClassChange, KubeClassCache, KubeClassCacheSettings, KubeReporter, KubeReporterSettings,
+    NodeKubernetesApi, PodEventQueue,
 };
 pub use marker::{MountedObject, VolumeLastError};
-pub use memory::{NodeCacheMemory, FetchMemory, MemoryAccount};
+pub use memory::{FetchMemory, MemoryAccount, NodeCacheMemory};
+pub use memory_limit::{MemoryLimitError, MemoryPurpose};
 pub use metrics::{
     MeteredProvider, MeteredReporter, NodeMetrics, PolicyDecision, ReadKind, StatusWrite,
 };
-pub use mount::{TmpfsMount, TmpfsMountError, MountOperation};
-pub use publish_request::{InvalidPublishRequest, PublishRequest, PublishRequestProblem, VolumeRequestParser, ParseTokensError};
-pub use file_path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};
+pub use mount::{MountOperation, TmpfsMount, TmpfsMountError};
 pub use payload::{FileEntry, PayloadProblem};
 #[cfg(feature = "fuzzing")]
 pub use provider::fuzzing;
 pub use provider::{
-    AzureProvider, AzureProviderSettings, ProviderRequest, ProviderFile, ProviderResponse, ProviderObjectVersion,
-    ParseProviderNameError, PodOverrides, Provider, ProviderName, ProviderRegistry, ProviderError,
-    ProviderServer, SocketProviders, SocketProviderSettings, StaleResponse, ObjectTimestamps, Urgency,
+    AzureProvider, AzureProviderSettings, ObjectTimestamps, ParseProviderNameError, PodOverrides,
+    Provider, ProviderError, ProviderFile, ProviderName, ProviderObjectVersion, ProviderRegistry,
+    ProviderRequest, ProviderResponse, ProviderServer, SocketProviderSettings, SocketProviders,
+    StaleResponse, Urgency,
+};
+pub use publish_request::{
+    InvalidPublishRequest, ParseTokensError, PublishRequest, PublishRequestProblem,
+    VolumeRequestParser,
 };
 pub use publisher::{
-    PublishFailure, Publisher, PublisherParts, PublisherSettings, RecoveryOutcome, RefreshOutcome,
-    VolumeState, NodeMemoryUsage,
+    NodeMemoryUsage, PublishFailure, Publisher, PublisherParts, PublisherSettings, RecoveryOutcome,
+    RefreshOutcome, VolumeState,
 };
 pub use registration::{RegistrationRejectedError, RegistrationSettings};
-pub use reporter::{PollResult, NoopReporter, PodEvent, PodEventKind, StatusReportError, Reporter, VolumeReport};
-pub use server::{NodePluginServer, NodePluginServerParts, NodePluginServerSettings, NodeServeError};
-pub use volume_step::{VolumeStep, VolumeOperation};
-pub use sync::{SecretSync, SecretSyncSettings, SecretSyncHealth};
-pub use volume::{VolumeChange, PublishOutcome, ScrubOutcome, AtomicVolume};
+pub use reporter::{
+    NoopReporter, PodEvent, PodEventKind, PollResult, Reporter, StatusReportError, VolumeReport,
+};
+pub use server::{
+    NodePluginServer, NodePluginServerParts, NodePluginServerSettings, NodeServeError,
+};
+pub use sync::{SecretSync, SecretSyncHealth, SecretSyncSettings};
+pub use volume::{AtomicVolume, PublishOutcome, ScrubOutcome, VolumeChange};
+pub use volume_step::{VolumeOperation, VolumeStep};

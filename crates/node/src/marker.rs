@@ -12,8 +12,8 @@ use lanyard_keyvault::VolumePod;
 use lanyard_vocabulary::{Hop, OutcomeCode};
 use serde::{Deserialize, Serialize};
 
+use crate::provider::{ObjectTimestamps, ProviderObjectVersion};
 use crate::publish_request::PublishRequest;
-use crate::provider::{ProviderObjectVersion, ObjectTimestamps};
 use crate::rotation::PollRecord;
 
 /// What is known about a mounted volume, as it outlives the process.
@@ -244,7 +244,8 @@ impl From<MarkerDocument> for VolumeMarker {
 
 impl MarkerObject {
     fn of(object: &MountedObject) -> Self {
-        let ObjectTimestamps { created, not_before, not_after, renew_after, is_credential } = object.timestamps;
+        let ObjectTimestamps { created, not_before, not_after, renew_after, is_credential } =
+            object.timestamps;
         let ProviderObjectVersion { id, version } = object.version.clone();
         Self { id, version, created, not_before, not_after, renew_after, credential: is_credential }
     }
@@ -254,8 +255,13 @@ impl From<MarkerObject> for MountedObject {
     fn from(wire: MarkerObject) -> Self {
         let MarkerObject { id, version, created, not_before, not_after, renew_after, credential } =
             wire;
-        let stamps =
-            ObjectTimestamps { created, not_before, not_after, renew_after, is_credential: credential };
+        let stamps = ObjectTimestamps {
+            created,
+            not_before,
+            not_after,
+            renew_after,
+            is_credential: credential,
+        };
         Self { version: ProviderObjectVersion { id, version }, timestamps: stamps }
     }
 }
@@ -292,7 +298,11 @@ mod tests {
             objects: vec![MountedObject { version, timestamps: stamps }],
             content_changed: at(10),
             poll_record: Some(check),
-            last_error: Some(VolumeLastError::served_stale(at(15), OutcomeCode::VaultThrottled, "slowly")),
+            last_error: Some(VolumeLastError::served_stale(
+                at(15),
+                OutcomeCode::VaultThrottled,
+                "slowly",
+            )),
             stale_since: None,
         }
     }
@@ -308,7 +318,10 @@ mod tests {
     #[test]
     fn marker_of_another_driver_or_later_release_is_refused() {
         let text = marker().to_json("other").unwrap();
-        assert!(matches!(VolumeMarker::parse(&text, DRIVER), Err(VolumeMarkerError::Driver { .. })));
+        assert!(matches!(
+            VolumeMarker::parse(&text, DRIVER),
+            Err(VolumeMarkerError::Driver { .. })
+        ));
         let text = String::from_utf8(marker().to_json(DRIVER).unwrap()).unwrap();
         let later = text.replace("\"format\":1", "\"format\":2");
         assert!(matches!(
@@ -316,7 +329,10 @@ mod tests {
             Err(VolumeMarkerError::Format { format: 2 })
         ));
         for torn in [&text[..text.len() / 2], "", "{}", "[]", "null"] {
-            assert!(matches!(VolumeMarker::parse(torn.as_bytes(), DRIVER), Err(VolumeMarkerError::Json(_))));
+            assert!(matches!(
+                VolumeMarker::parse(torn.as_bytes(), DRIVER),
+                Err(VolumeMarkerError::Json(_))
+            ));
         }
     }
 

@@ -140,7 +140,11 @@ impl VolumeMemory {
     /// # Errors
     ///
     /// Where there is no room. Then nothing was taken.
-    pub(crate) fn claim(&self, growth: GrowthRequest, fill: &FetchMemory) -> Result<(), MemoryLimitError> {
+    pub(crate) fn claim(
+        &self,
+        growth: GrowthRequest,
+        fill: &FetchMemory,
+    ) -> Result<(), MemoryLimitError> {
         let mut own = self.bytes.lock();
         let claim = || self.memory.update(|book| book.claim_for_volume(*own, growth, fill.id()));
         let claimed = claim().or_else(|(_, missing)| {

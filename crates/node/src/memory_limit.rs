@@ -32,7 +32,11 @@ impl TmpfsUsage {
         let pages = stat.f_blocks.saturating_sub(stat.f_bfree);
         let inodes = stat.f_files.saturating_sub(stat.f_ffree);
         let inode_bytes = inodes.saturating_mul(INODE_BYTES);
-        Self { used: pages.saturating_mul(page_size).saturating_add(inode_bytes), inode_bytes, page_size }
+        Self {
+            used: pages.saturating_mul(page_size).saturating_add(inode_bytes),
+            inode_bytes,
+            page_size,
+        }
     }
 }
 
@@ -41,7 +45,8 @@ pub(crate) fn max_generation_size<'a>(
     files: impl IntoIterator<Item = (&'a FilePath, u64)>,
     page: u64,
 ) -> u64 {
-    let of_inodes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(INODE_BYTES);
+    let of_inodes =
+        |count: usize| u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(INODE_BYTES);
     let of_file = |(path, length): (&FilePath, u64)| {
         let link = if path.top_level_name().len() > MAX_INLINE_LINK_BYTES { page } else { 0 };
         // The file, each directory above it, and the link that leads to it.
@@ -123,10 +128,14 @@ impl MemoryLimit {
     /// Whether a volume would not fit though nothing else were there. One that could be mounted and
     /// never rotate is not mounted: it would be noticed when its certificate ends.
     const fn can_never_fit(self, growth: GrowthRequest) -> bool {
-        let GrowthRequest { used_after_scrub: lasting, needed, read_bytes: reading, purpose, .. } = growth;
+        let GrowthRequest {
+            used_after_scrub: lasting, needed, read_bytes: reading, purpose, ..
+        } = growth;
         let new = needed.saturating_add(reading);
         match purpose {
-            MemoryPurpose::Mount => needed.saturating_add(new) > self.0 || new > self.limit_for_request(growth),
+            MemoryPurpose::Mount => {
+                needed.saturating_add(new) > self.0 || new > self.limit_for_request(growth)
+            }
             MemoryPurpose::Rotation => {
                 let settled = GrowthRequest { used: lasting, ..growth };
                 lasting.saturating_add(new) > self.limit_for_request(settled)
@@ -140,7 +149,11 @@ impl MemoryLimit {
     }
 
     /// Whether a volume may grow beside what all others hold; if so, what it takes from now on.
-    pub(crate) const fn admit(self, others: u64, growth: GrowthRequest) -> Result<u64, MemoryLimitError> {
+    pub(crate) const fn admit(
+        self,
+        others: u64,
+        growth: GrowthRequest,
+    ) -> Result<u64, MemoryLimitError> {
         let GrowthRequest { used: held, needed, read_bytes: reading, purpose, .. } = growth;
         let (limit, is_hopeless) = (self.limit_for_request(growth), self.can_never_fit(growth));
         let own = held.saturating_add(needed);
@@ -152,7 +165,15 @@ impl MemoryLimit {
         let limit = if is_too_large { self.0 } else { limit };
         let used = others.saturating_add(held).saturating_add(reading);
         let (hoards, is_reading) = (growth.has_excess_generations(), false);
-        Err(MemoryLimitError { purpose, needed, used, limit, can_never_fit: is_hopeless, has_excess_generations: hoards, during_read: is_reading })
+        Err(MemoryLimitError {
+            purpose,
+            needed,
+            used,
+            limit,
+            can_never_fit: is_hopeless,
+            has_excess_generations: hoards,
+            during_read: is_reading,
+        })
     }
 }
 
@@ -317,7 +338,8 @@ mod tests {
             (Rotation, 41, 20, 20, 20, None),
         ];
         for (purpose, others, held, needed, reading, expected) in cases {
-            let growth = GrowthRequest { read_bytes: reading, ..growth_request(purpose, held, needed) };
+            let growth =
+                GrowthRequest { read_bytes: reading, ..growth_request(purpose, held, needed) };
             assert_eq!(limit.admit(others, growth).ok(), expected, "{purpose:?} {others} {needed}");
         }
     }
@@ -333,7 +355,8 @@ mod tests {
              hold 48.0 MiB with a new one: the rest is kept for rotations"
         );
         assert!(!refused.can_never_fit && refused.hint().contains("spread the pods"));
-        let refused = limit.admit(0, growth_request(MemoryPurpose::Mount, 0, 33 * MEBIBYTE)).unwrap_err();
+        let refused =
+            limit.admit(0, growth_request(MemoryPurpose::Mount, 0, 33 * MEBIBYTE)).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "it needs up to 33.0 MiB, and as much again to rotate; the volumes of this node hold \
@@ -360,7 +383,13 @@ mod tests {
         let cases =
             [(80, 10, 40, false), (80, 60, 40, false), (80, 61, 40, true), (90, 90, 5, true)];
         for (held, lasting, needed, expected) in cases {
-            let growth = GrowthRequest { used: held, used_after_scrub: lasting, needed, read_bytes: 0, purpose: MemoryPurpose::Rotation };
+            let growth = GrowthRequest {
+                used: held,
+                used_after_scrub: lasting,
+                needed,
+                read_bytes: 0,
+                purpose: MemoryPurpose::Rotation,
+            };
             let refused = limit.admit(0, growth).unwrap_err();
             assert_eq!(refused.can_never_fit, expected, "{held} {lasting} {needed}");
         }
@@ -370,7 +399,9 @@ mod tests {
     fn a_file_takes_whole_pages_an_inode_for_each_name_and_a_page_for_a_long_link() {
         let needed = |path: &str, length| {
             let path: FilePath = path.parse().unwrap();
-            max_generation_size([(&path, length)], 4096) - max_generation_size([], 4096) - MARKER_BYTES_PER_OBJECT
+            max_generation_size([(&path, length)], 4096)
+                - max_generation_size([], 4096)
+                - MARKER_BYTES_PER_OBJECT
         };
         assert_eq!(needed("a", 0), 2 * KIB);
         assert_eq!(needed("a", 1), 2 * KIB + 4096);

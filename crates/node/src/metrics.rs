@@ -6,10 +6,10 @@
 //! text, and names that a tenant chooses are counted under `other` once there are many.
 
 mod class_collector;
-mod metered;
 mod dropped_events;
 mod labels;
 mod memory_collector;
+mod metered;
 mod problem_gauge;
 #[cfg(test)]
 mod tests;
@@ -25,13 +25,14 @@ use lanyard_telemetry::prometheus_client::registry::Registry;
 use lanyard_vocabulary::OutcomeCode;
 
 use self::class_collector::ClassMetricsCollector;
-pub use self::metered::{MeteredProvider, MeteredReporter};
 use self::dropped_events::DroppedEventsCollector;
 use self::labels::{
-    CodeLabels, GrpcLabels, BoundedProviderNames, Os, PolicyLabels, ProviderLabels, PublishErrorLabels,
-    RotationErrorLabels, RotationLabels, StatusLabels, SystemLabels, VaultLabels,
+    BoundedProviderNames, CodeLabels, GrpcLabels, Os, PolicyLabels, ProviderLabels,
+    PublishErrorLabels, RotationErrorLabels, RotationLabels, StatusLabels, SystemLabels,
+    VaultLabels,
 };
 use self::memory_collector::MemoryMetricsCollector;
+pub use self::metered::{MeteredProvider, MeteredReporter};
 use self::problem_gauge::ProblemGauge;
 use crate::kubernetes::PodEventQueue;
 use crate::policy::ReloadablePolicy;
@@ -198,7 +199,12 @@ impl NodeMetrics {
     }
 
     /// A vault answered, or did not.
-    pub fn record_vault_request(&self, kind: ReadKind, took: Duration, result: Result<(), OutcomeCode>) {
+    pub fn record_vault_request(
+        &self,
+        kind: ReadKind,
+        took: Duration,
+        result: Result<(), OutcomeCode>,
+    ) {
         let error = result.err().map_or("", OutcomeCode::name);
         let labels =
             VaultLabels { provider: "azure", os_type: Os::Linux, object_type: kind, error };

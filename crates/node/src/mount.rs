@@ -36,12 +36,17 @@ impl TmpfsMount {
     }
 
     /// The same in the given shape.
-    pub(crate) fn mount_or_adopt_with(dir: &Path, shape: TmpfsOptions) -> Result<Self, TmpfsMountError> {
+    pub(crate) fn mount_or_adopt_with(
+        dir: &Path,
+        shape: TmpfsOptions,
+    ) -> Result<Self, TmpfsMountError> {
         if let Some(mount) = Self::find(dir)? {
             return Ok(mount);
         }
-        with_or_without_noswap(shape, |data| mount("tmpfs", dir, "tmpfs", HARDENED_FLAGS, data.as_c_str()))
-            .map_err(|errno| mount_error(MountOperation::Mount, dir, errno))?;
+        with_or_without_noswap(shape, |data| {
+            mount("tmpfs", dir, "tmpfs", HARDENED_FLAGS, data.as_c_str())
+        })
+        .map_err(|errno| mount_error(MountOperation::Mount, dir, errno))?;
         Ok(Self { dir: dir.to_owned(), is_persistent: false })
     }
 
@@ -89,7 +94,10 @@ impl TmpfsMount {
 
     /// Grows the tmpfs, if need be, so that files of these lengths fit into it beside what it
     /// holds. It never shrinks.
-    pub fn ensure_capacity(&self, lengths: impl IntoIterator<Item = u64>) -> Result<(), TmpfsMountError> {
+    pub fn ensure_capacity(
+        &self,
+        lengths: impl IntoIterator<Item = u64>,
+    ) -> Result<(), TmpfsMountError> {
         let failed = |errno| mount_error(MountOperation::Resize, &self.dir, errno);
         let usage = statvfs(&self.dir).map_err(failed)?;
         let page = usage.f_frsize.max(1);
@@ -115,7 +123,9 @@ impl TmpfsMount {
     fn resize(&self, size: u64) -> Result<(), Errno> {
         // A remount must repeat what the mount was made with. It leaves mode and group alone.
         let shape = TmpfsOptions { size, group: None };
-        with_or_without_noswap(shape, |data| mount_remount(&self.dir, HARDENED_FLAGS, data.as_c_str()))
+        with_or_without_noswap(shape, |data| {
+            mount_remount(&self.dir, HARDENED_FLAGS, data.as_c_str())
+        })
     }
 
     /// Unmounts the tmpfs, and with it everything in it. Succeeds where nothing is mounted.
@@ -223,8 +233,11 @@ impl fmt::Display for MountOperation {
 
 /// The path of `dir` without links, which the mount table does not contain, and the table.
 fn canonical_mount_table(dir: &Path) -> Result<(PathBuf, MountTable), TmpfsMountError> {
-    let failed =
-        |source| TmpfsMountError::SystemCall { operation: MountOperation::Inspect, dir: dir.into(), source };
+    let failed = |source| TmpfsMountError::SystemCall {
+        operation: MountOperation::Inspect,
+        dir: dir.into(),
+        source,
+    };
     let real = dir.canonicalize().map_err(failed)?;
     let table = MountTable::load().map_err(|error| failed(error.source))?;
     Ok((real, table))
@@ -252,7 +265,10 @@ pub(crate) struct TmpfsOptions {
 
 impl TmpfsOptions {
     /// One with room for files of these lengths and for what the layout needs.
-    pub(crate) fn with_capacity_for(lengths: impl IntoIterator<Item = u64>, group: Option<u32>) -> Self {
+    pub(crate) fn with_capacity_for(
+        lengths: impl IntoIterator<Item = u64>,
+        group: Option<u32>,
+    ) -> Self {
         Self { size: capacity_for(lengths, LARGEST_PAGE).saturating_add(SPARE_CAPACITY), group }
     }
 
@@ -295,7 +311,8 @@ fn mount_error(operation: MountOperation, dir: &Path, errno: Errno) -> TmpfsMoun
     TmpfsMountError::SystemCall { operation, dir: dir.to_owned(), source: errno.into() }
 }
 
-const HARDENED_FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
+const HARDENED_FLAGS: MountFlags =
+    MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
 /// The largest page of the machines that Linux runs on (arm64, ppc64). It is a bound: only what is
 /// written takes memory.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use crate::directory::{VolumeDiskError, DiskOperation, disk_error};
+use crate::directory::{DiskOperation, VolumeDiskError, disk_error};
 use crate::generation::VolumeGeneration;
 
 /// The mount table as it is now. It is bytes: names of mount points are what their makers like.
@@ -58,7 +58,9 @@ impl MountTable {
 
     /// A place below `dir` where a file system of any kind is mounted.
     pub(crate) fn any_mount_below(&self, dir: &Path) -> Option<PathBuf> {
-        let below = |line: &MountTableEntry<'_>| line.mount_point != dir && line.mount_point.starts_with(dir);
+        let below = |line: &MountTableEntry<'_>| {
+            line.mount_point != dir && line.mount_point.starts_with(dir)
+        };
         self.entries().find(below).map(|line| line.mount_point)
     }
 

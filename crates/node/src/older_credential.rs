@@ -24,7 +24,7 @@ use lanyard_vocabulary::OutcomeCode;
 
 use crate::directory::VolumeDiskError;
 use crate::file_path::FilePath;
-use crate::provider::{ProviderResponse, ProviderObjectVersion, ProviderError, ObjectTimestamps};
+use crate::provider::{ObjectTimestamps, ProviderError, ProviderObjectVersion, ProviderResponse};
 use crate::rotation::OlderVersion;
 
 /// A credential that the provider gave, and that is older than the mounted one.
@@ -70,7 +70,11 @@ impl fmt::Display for OlderCredential {
             formatter,
             "version {} of {} is valid from {} on, and the mounted version {} from {} on: the \
              mounted one is kept",
-            self.offered_version, self.id, self.offered_not_before, self.mounted_version, self.mounted_not_before,
+            self.offered_version,
+            self.id,
+            self.offered_not_before,
+            self.mounted_version,
+            self.mounted_not_before,
         )
     }
 }
@@ -144,7 +148,8 @@ pub fn read_mounted_credentials(
             renew_after: stamps.renew_after,
             is_credential: true,
         };
-        versions.push(ProviderObjectVersion { id: id.clone(), version: UNKNOWN_VERSION.to_owned() });
+        versions
+            .push(ProviderObjectVersion { id: id.clone(), version: UNKNOWN_VERSION.to_owned() });
         found.insert(id, stamps);
     }
     (versions, found)

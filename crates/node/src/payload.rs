@@ -53,7 +53,10 @@ impl<'a> Payload<'a> {
         }
         for entry in entries {
             if entry.mode > MAX_MODE {
-                problems.push(PayloadProblem::InvalidMode { path: entry.path.clone(), mode: entry.mode });
+                problems.push(PayloadProblem::InvalidMode {
+                    path: entry.path.clone(),
+                    mode: entry.mode,
+                });
             }
             if files.insert(entry.path.as_str(), entry).is_some() {
                 problems.push(PayloadProblem::DuplicatePath { path: entry.path.clone() });

@@ -34,20 +34,20 @@
 //! ```
 
 mod access;
-mod document;
 mod checked_provider;
-mod reloadable;
-mod pattern;
+mod document;
 mod error;
+mod pattern;
+mod reloadable;
 mod rule;
 mod suggest;
 #[cfg(test)]
 mod tests;
 
-pub use access::{VaultAccess, SharedIdentity, VaultObjectName};
+pub use access::{SharedIdentity, VaultAccess, VaultObjectName};
 pub use checked_provider::{PolicyCheckedProvider, PolicyMode};
-pub use reloadable::{ReloadablePolicy, PolicyReload};
 pub use error::{PolicyError, PolicyProblem, PolicyProblems};
+pub use reloadable::{PolicyReload, ReloadablePolicy};
 pub use suggest::{ObservedReads, PolicySuggestion};
 
 use rule::PolicyRule;

@@ -8,8 +8,8 @@ mod azure;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod name;
-mod registry;
 mod provider_server;
+mod registry;
 mod socket;
 mod tokens;
 
@@ -20,8 +20,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
-use lanyard_keyvault::{MemoryExhausted, VolumePod, PodCredentials, ReadMemory, RetryClass, SharedSecretBytes};
-use lanyard_vocabulary::{RecoveryMode, OutcomeCode};
+use lanyard_keyvault::{
+    MemoryExhausted, PodCredentials, ReadMemory, RetryClass, SharedSecretBytes, VolumePod,
+};
+use lanyard_vocabulary::{OutcomeCode, RecoveryMode};
 
 use crate::file_path::FilePath;
 use crate::payload::FileEntry;
@@ -29,10 +31,10 @@ use crate::payload::FileEntry;
 pub use attributes::PodOverrides;
 pub use azure::{AzureProvider, AzureProviderSettings};
 pub use name::{ParseProviderNameError, ProviderName};
-pub use registry::ProviderRegistry;
 pub use provider_server::ProviderServer;
 pub(crate) use provider_server::hold_memory_until_sent;
-pub use socket::{SocketProviders, SocketProviderSettings};
+pub use registry::ProviderRegistry;
+pub use socket::{SocketProviderSettings, SocketProviders};
 
 /// Fills volumes.
 #[async_trait]
@@ -42,7 +44,8 @@ pub trait Provider: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// A [`ProviderError`] that says what was tried, what came back and what to do next.
-    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError>;
+    async fn fetch(&self, request: &ProviderRequest<'_>)
+    -> Result<ProviderResponse, ProviderError>;
 }
 
 /// What a provider is asked for.
@@ -184,7 +187,8 @@ impl ProviderError {
     /// The refusal of a volume for which the node has no memory.
     pub(crate) fn from_memory_exhausted(exhausted: MemoryExhausted) -> Self {
         let refusal = Self::new(OutcomeCode::VolumeMemoryExhausted, exhausted.message);
-        let retry = if exhausted.exceeds_node_capacity { RetryClass::Invalid } else { refusal.retry };
+        let retry =
+            if exhausted.exceeds_node_capacity { RetryClass::Invalid } else { refusal.retry };
         Self { retry, ..refusal }.with_hint(exhausted.hint)
     }
 

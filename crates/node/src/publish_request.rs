@@ -1,7 +1,7 @@
 //! What the kubelet ordered: one publish of one volume, parsed.
 
-mod parse;
 mod error;
+mod parse;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -10,10 +10,10 @@ mod tokens;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use lanyard_keyvault::{VolumePod, PodCredentials};
+use lanyard_keyvault::{PodCredentials, VolumePod};
 
-pub use self::parse::VolumeRequestParser;
 pub use self::error::{InvalidPublishRequest, PublishRequestProblem};
+pub use self::parse::VolumeRequestParser;
 pub use self::tokens::ParseTokensError;
 
 /// One publish of one volume, as the kubelet asked for it. It cannot be wrong inside: what was

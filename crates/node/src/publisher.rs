@@ -8,19 +8,19 @@
 //! fsmount(2)): a process that is killed at any moment leaves either nothing at the target or a
 //! whole volume. Linux 5.8 is needed: before, nobody tells a mount from what it lies on.
 
-mod fetched_response;
-mod publish_plan;
 mod disk;
 mod failure;
-mod refresh;
-mod volume_lock;
-mod mounted_volume;
-mod mount_target;
-mod recover;
 mod fetch;
-mod state;
+mod fetched_response;
+mod mount_target;
+mod mounted_volume;
 mod pod_events;
+mod publish_plan;
+mod recover;
+mod refresh;
+mod state;
 mod unpublish;
+mod volume_lock;
 
 #[cfg(test)]
 mod fixture;
@@ -39,8 +39,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
 pub use failure::PublishFailure;
-pub use refresh::RefreshOutcome;
 pub use recover::RecoveryOutcome;
+pub use refresh::RefreshOutcome;
 pub use state::VolumeState;
 
 use crate::audit::AuditTrail;
@@ -49,18 +49,18 @@ use crate::error::PublishError;
 use crate::fail_point::FailPoint;
 use crate::memory::MemoryAccount;
 use crate::mount_table::MountTable;
-use crate::publish_request::PublishRequest;
 use crate::provider::{Provider, Urgency};
+use crate::publish_request::PublishRequest;
 use crate::reporter::Reporter;
-use crate::rotation::{IntervalBounds, PollInterval, RotatingVolume, RotatableVolumes};
+use crate::rotation::{IntervalBounds, PollInterval, RotatableVolumes, RotatingVolume};
 use crate::volume_step::VolumeStep;
-use fetched_response::FetchedResponse;
-use publish_plan::PublishPlan;
 use disk::{PublishContext, TargetInspection};
-use volume_lock::{VolumeMemoryBudget, VolumeLocks, VolumeLockGuard};
-use mounted_volume::MountedVolume;
+use fetched_response::FetchedResponse;
 use mount_target::MountTarget;
+use mounted_volume::MountedVolume;
 use pod_events::PublishFailureHistory;
+use publish_plan::PublishPlan;
+use volume_lock::{VolumeLockGuard, VolumeLocks, VolumeMemoryBudget};
 
 /// Publishes volumes. Clones share everything.
 #[derive(Debug, Clone)]
@@ -169,7 +169,13 @@ impl Publisher {
             audit: settings.audit.clone(),
         };
         let lanes = VolumeLocks::new(settings.memory.clone());
-        let engine = PublishEngine { settings, parts, context: desk, locks: lanes, failure_history: PublishFailureHistory::default() };
+        let engine = PublishEngine {
+            settings,
+            parts,
+            context: desk,
+            locks: lanes,
+            failure_history: PublishFailureHistory::default(),
+        };
         Self { engine: Arc::new(engine) }
     }
 
@@ -322,7 +328,8 @@ impl RotatableVolumes for Publisher {
         let engine = Arc::clone(&self.engine);
         let turn = engine.locks.lock(target).await;
         // Whom it concerns is told already.
-        let told = run_to_completion(async move { engine.rotate(turn, urgency, looked).await }).await;
+        let told =
+            run_to_completion(async move { engine.rotate(turn, urgency, looked).await }).await;
         tracing::debug!(target_path = %target.display(), ?told, "rotated by itself");
     }
 
@@ -346,7 +353,11 @@ struct PublishEngine {
 impl PublishEngine {
     /// A failure is final for the kubelet only where nothing is mounted: it would forget the
     /// volume, and kubelets before 1.34.4 and 1.35.4 would clear the directory of a running pod.
-    async fn publish(&self, mut turn: VolumeLockGuard, order: PublishRequest) -> Result<(), PublishFailure> {
+    async fn publish(
+        &self,
+        mut turn: VolumeLockGuard,
+        order: PublishRequest,
+    ) -> Result<(), PublishFailure> {
         let place = self.parse_target(&order.target)?;
         let was_mounted = turn.volume_mut().is_some();
         match self.ensure_mounted(&mut turn, place.clone(), order).await {
@@ -372,17 +383,24 @@ impl PublishEngine {
         }
         let TargetInspection { plan, existing: found } = self.inspect_target(&place).await?;
         match plan {
-            PublishPlan::Refuse(obstacle) => Err(PublishFailure::from_obstacle(obstacle, place.path())),
+            PublishPlan::Refuse(obstacle) => {
+                Err(PublishFailure::from_obstacle(obstacle, place.path()))
+            }
             PublishPlan::KeepMounted { .. } => {
                 let desk = self.context.clone();
                 let known = order.clone();
-                let take = move || found.and_then(|it| it.into_mounted_volume(&desk, place, Some(known)));
+                let take =
+                    move || found.and_then(|it| it.into_mounted_volume(&desk, place, Some(known)));
                 *turn.volume_mut() = run_blocking(take).await?;
                 self.handle_republish(turn, order).await;
                 Ok(())
             }
-            PublishPlan::FillExisting => self.fill_existing_mount(turn, (place, found), order).await,
-            PublishPlan::Mount | PublishPlan::RemoveTopLayer => self.mount_volume(turn, place, order).await,
+            PublishPlan::FillExisting => {
+                self.fill_existing_mount(turn, (place, found), order).await
+            }
+            PublishPlan::Mount | PublishPlan::RemoveTopLayer => {
+                self.mount_volume(turn, place, order).await
+            }
         }
     }
 
@@ -394,8 +412,9 @@ impl PublishEngine {
         order: PublishRequest,
     ) -> Result<(), PublishFailure> {
         let (desk, known) = (self.context.clone(), order.clone());
-        let mount =
-            move |supply, account: &VolumeMemoryBudget| disk::mount_new_volume(&desk, place, known, supply, account);
+        let mount = move |supply, account: &VolumeMemoryBudget| {
+            disk::mount_new_volume(&desk, place, known, supply, account)
+        };
         self.fetch_and_mount(turn, &order, mount).await
     }
 
@@ -410,7 +429,8 @@ impl PublishEngine {
         let complete = move |supply, account: &VolumeMemoryBudget| {
             let lost = || PublishFailure::new(OutcomeCode::FailedToMount, "it went away");
             let found = found.ok_or_else(lost)?;
-            let mut mounted = found.into_mounted_volume(&desk, place, Some(known)).ok_or_else(lost)?;
+            let mut mounted =
+                found.into_mounted_volume(&desk, place, Some(known)).ok_or_else(lost)?;
             disk::update_content(&desk, &mut mounted, supply, account)?;
             Ok(mounted)
         };
@@ -422,9 +442,15 @@ impl PublishEngine {
         &self,
         turn: &mut VolumeLockGuard,
         order: &PublishRequest,
-        bring: impl FnOnce(FetchedResponse, &VolumeMemoryBudget) -> Result<MountedVolume, PublishFailure> + Send + 'static,
+        bring: impl FnOnce(
+            FetchedResponse,
+            &VolumeMemoryBudget,
+        ) -> Result<MountedVolume, PublishFailure>
+        + Send
+        + 'static,
     ) -> Result<(), PublishFailure> {
-        let mounted = match self.fetch(turn.unpublish_requested(), order, Urgency::Mount, &[]).await {
+        let mounted = match self.fetch(turn.unpublish_requested(), order, Urgency::Mount, &[]).await
+        {
             Ok(supply) => {
                 let provider = Arc::clone(&supply.provider);
                 let account = turn.memory_budget(supply.memory.clone());
@@ -448,7 +474,10 @@ impl PublishEngine {
         Ok(turn.volume_mut().is_some())
     }
 
-    async fn inspect_target(&self, place: &MountTarget) -> Result<TargetInspection, PublishFailure> {
+    async fn inspect_target(
+        &self,
+        place: &MountTarget,
+    ) -> Result<TargetInspection, PublishFailure> {
         let (desk, place) = (self.context.clone(), place.clone());
         run_blocking(move || disk::inspect_target(&desk, &place)).await?
     }
@@ -480,7 +509,9 @@ fn with_provider(
 async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, PublishFailure>> + Send + 'static,
 ) -> Result<T, PublishFailure> {
-    tokio::spawn(work.in_current_span()).await.unwrap_or_else(|error| Err(interrupted_failure(&error)))
+    tokio::spawn(work.in_current_span())
+        .await
+        .unwrap_or_else(|error| Err(interrupted_failure(&error)))
 }
 
 /// Runs what blocks beside the threads that serve.
@@ -488,7 +519,9 @@ async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, PublishFailure> {
     let span = tracing::Span::current();
-    tokio::task::spawn_blocking(move || span.in_scope(work)).await.map_err(|error| interrupted_failure(&error))
+    tokio::task::spawn_blocking(move || span.in_scope(work))
+        .await
+        .map_err(|error| interrupted_failure(&error))
 }
 
 fn interrupted_failure(error: &tokio::task::JoinError) -> PublishFailure {

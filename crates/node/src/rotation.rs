@@ -26,21 +26,21 @@
 //! was set back makes a volume due once.
 
 mod backoff;
-mod poll_wait;
 mod decision;
-mod jitter;
 mod interval;
-mod proof_state;
-mod rotator;
+mod jitter;
 mod poll_history;
+mod poll_wait;
+mod proof_state;
 mod rotation_policy;
+mod rotator;
 
-pub(crate) use poll_wait::min_wait as shortest_wait;
 pub use decision::{PollDecision, PollInputs, PollReason, decide_poll};
 pub use interval::{IntervalBounds, IntervalProblem, ParseIntervalError, PollInterval};
+pub use poll_history::{PollHistory, PollRecord};
+pub(crate) use poll_wait::min_wait as shortest_wait;
 pub use proof_state::{ProofState, proof_state};
-pub use rotator::{RotatingVolume, Rotator, RotatorSettings, RotatableVolumes};
-pub use poll_history::{PollRecord, PollHistory};
 pub use rotation_policy::{
-    AnnotationProblem, RotationPolicy, OlderVersion, ParseOlderVersionError, RefreshRequest,
+    AnnotationProblem, OlderVersion, ParseOlderVersionError, RefreshRequest, RotationPolicy,
 };
+pub use rotator::{RotatableVolumes, RotatingVolume, Rotator, RotatorSettings};

@@ -4,10 +4,10 @@
 //! ready, the registration socket appears and the kubelet comes. At the end the registration socket
 //! goes first, calls in flight are answered, and mounts stay: they belong to the pods.
 
-mod socket_server;
-mod shutdown;
 mod error;
 mod health;
+mod shutdown;
+mod socket_server;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,18 +17,18 @@ use lanyard_grpc::csi::identity_server::IdentityServer;
 use lanyard_grpc::csi::node_server::NodeServer as CsiNodeServer;
 use lanyard_grpc::provider::csi_driver_provider_server::CsiDriverProviderServer;
 use lanyard_grpc::registration::registration_server::RegistrationServer;
-use lanyard_telemetry::{ReadinessGate, LivenessProbe, Readiness};
+use lanyard_telemetry::{LivenessProbe, Readiness, ReadinessGate};
 use tokio::task::JoinSet;
 use tonic::service::Routes;
 use tonic_health::server::health_reporter;
 
-use self::socket_server::SocketServer;
-use self::shutdown::{ShutdownTrigger, ShutdownSignal};
 pub use self::error::NodeServeError;
-use crate::csi::{DriverName, CsiIdentityService, CsiNodeService};
+use self::shutdown::{ShutdownSignal, ShutdownTrigger};
+use self::socket_server::SocketServer;
+use crate::csi::{CsiIdentityService, CsiNodeService, DriverName};
 use crate::metrics::NodeMetrics;
-use crate::publish_request::VolumeRequestParser;
 use crate::provider::{ProviderServer, hold_memory_until_sent};
+use crate::publish_request::VolumeRequestParser;
 use crate::publisher::Publisher;
 use crate::registration::{RegistrationService, RegistrationSettings};
 
@@ -81,7 +81,8 @@ impl NodePluginServer {
     /// A node that does not serve yet, and is not ready for that reason.
     pub fn new(settings: NodePluginServerSettings, parts: NodePluginServerParts) -> Self {
         parts.metrics.watch_volumes(&parts.publisher);
-        let registration_gate = parts.readiness.add_gate("registration", "the kubelet did not come yet");
+        let registration_gate =
+            parts.readiness.add_gate("registration", "the kubelet did not come yet");
         if settings.registration.is_none() {
             registration_gate.open();
         }
@@ -126,8 +127,11 @@ impl NodePluginServer {
             registrar.spawn(self.serve_registration(settings, registering.subscribe()));
         }
         let csi = self.csi_routes().add_service(health.clone());
-        let csi_door =
-            self.socket_server_with_gate(&self.settings.csi_socket, self.csi_gate.clone(), serving.subscribe());
+        let csi_door = self.socket_server_with_gate(
+            &self.settings.csi_socket,
+            self.csi_gate.clone(),
+            serving.subscribe(),
+        );
         let provider_door = self
             .parts
             .provider
@@ -136,8 +140,8 @@ impl NodePluginServer {
         let mut doors = JoinSet::new();
         doors.spawn(csi_door.serve_until_shutdown(csi));
         if let Some((door, (_, provider))) = provider_door.zip(self.parts.provider) {
-            let provider = CsiDriverProviderServer::new(provider)
-                .max_decoding_message_size(MAX_REQUEST_BYTES);
+            let provider =
+                CsiDriverProviderServer::new(provider).max_decoding_message_size(MAX_REQUEST_BYTES);
             let routes = Routes::new(provider).add_service(health).into_axum_router();
             let routes = routes.layer(axum::middleware::map_response(hold_memory_until_sent));
             doors.spawn(door.serve_until_shutdown(Routes::from(routes)));
@@ -187,12 +191,22 @@ impl NodePluginServer {
         routes
     }
 
-    fn socket_server(&self, name: &'static str, path: &Path, ending: ShutdownSignal) -> SocketServer {
+    fn socket_server(
+        &self,
+        name: &'static str,
+        path: &Path,
+        ending: ShutdownSignal,
+    ) -> SocketServer {
         let gate = self.parts.readiness.add_gate(name, "does not listen yet");
         self.socket_server_with_gate(path, gate, ending)
     }
 
-    fn socket_server_with_gate(&self, path: &Path, gate: ReadinessGate, ending: ShutdownSignal) -> SocketServer {
+    fn socket_server_with_gate(
+        &self,
+        path: &Path,
+        gate: ReadinessGate,
+        ending: ShutdownSignal,
+    ) -> SocketServer {
         SocketServer {
             path: path.to_owned(),
             gate,
@@ -233,7 +247,9 @@ impl NodePluginServer {
 }
 
 /// The end of every task; the first failure counts.
-async fn join_all_tasks(mut tasks: JoinSet<Result<(), NodeServeError>>) -> Result<(), NodeServeError> {
+async fn join_all_tasks(
+    mut tasks: JoinSet<Result<(), NodeServeError>>,
+) -> Result<(), NodeServeError> {
     let mut outcome = Ok(());
     while let Some(ended) = tasks.join_next().await {
         outcome = outcome.and(ended.map_err(NodeServeError::from).flatten());

@@ -15,7 +15,10 @@ pub(crate) enum TargetPathError {
 }
 
 /// The part of `target` that lies below `kubelet_dir`: at least one component, all of them plain.
-pub(crate) fn parse_target_below<'a>(kubelet_dir: &Path, target: &'a Path) -> Result<&'a Path, TargetPathError> {
+pub(crate) fn parse_target_below<'a>(
+    kubelet_dir: &Path,
+    target: &'a Path,
+) -> Result<&'a Path, TargetPathError> {
     if !is_normalized(target) {
         return Err(TargetPathError::NotNormalized);
     }

@@ -9,19 +9,26 @@ use jiff::Timestamp;
 use lanyard_clock::SharedClock;
 use lanyard_keyvault::SharedSecretBytes;
 
-use crate::memory_limit::{MemoryBudget, GrowthRequest, MemoryPurpose, TmpfsUsage, max_generation_size, max_marker_size};
 use crate::compare_generation::{PayloadComparison, compare_generation};
-use crate::directory::{FileAttributes, OpenDirectory, VolumeDiskError, DirectoryEntryKind, remove_if_empty};
+use crate::directory::{
+    DirectoryEntryKind, FileAttributes, OpenDirectory, VolumeDiskError, remove_if_empty,
+};
 use crate::error::PublishError;
 use crate::fail_point::FailPoint;
-use crate::generation::{VolumeGeneration, VolumeGenerations, SCRUB_GRACE};
-use crate::volume_links::{DATA_LINK, LinkChanges, DATA_LINK_TMP};
+use crate::file_path::FilePath;
+use crate::generation::{SCRUB_GRACE, VolumeGeneration, VolumeGenerations};
+use crate::memory_limit::{
+    GrowthRequest, MemoryBudget, MemoryPurpose, TmpfsUsage, max_generation_size, max_marker_size,
+};
 use crate::mount::TmpfsMount;
 use crate::mount_table::MountTable;
-use crate::file_path::FilePath;
 use crate::payload::{FileEntry, Payload};
+use crate::volume_links::{DATA_LINK, DATA_LINK_TMP, LinkChanges};
 use crate::volume_step::VolumeStep;
-use layout::{VolumeLayout, byte_count, create_links, visit_files, replace_and_remove_links, sync_tree, write_file};
+use layout::{
+    VolumeLayout, byte_count, create_links, replace_and_remove_links, sync_tree, visit_files,
+    write_file,
+};
 
 /// A directory whose files change all at once.
 ///
@@ -93,13 +100,18 @@ impl AtomicVolume {
 
     /// Whether readers see the generation of this name.
     pub(crate) fn shows_generation(&self, generation: &str) -> Result<bool, PublishError> {
-        let is_linked =
-            self.directory.read_link(DATA_LINK.as_ref())?.is_some_and(|target| target == generation);
+        let is_linked = self
+            .directory
+            .read_link(DATA_LINK.as_ref())?
+            .is_some_and(|target| target == generation);
         Ok(is_linked && self.directory.find_child(generation.as_ref())?.is_some())
     }
 
     /// What readers find under `path` now.
-    pub(crate) fn load_file(&self, path: &FilePath) -> Result<Option<SharedSecretBytes>, VolumeDiskError> {
+    pub(crate) fn load_file(
+        &self,
+        path: &FilePath,
+    ) -> Result<Option<SharedSecretBytes>, VolumeDiskError> {
         let Some(generation) = VolumeLayout::of(&self.directory)?.generations.current else {
             return Ok(None);
         };
@@ -168,7 +180,11 @@ impl AtomicVolume {
     }
 
     /// Gives the directory of the volume these permission bits and this group, if it has others.
-    pub(crate) fn apply_root_attributes(&self, mode: u32, group: Option<u32>) -> Result<(), PublishError> {
+    pub(crate) fn apply_root_attributes(
+        &self,
+        mode: u32,
+        group: Option<u32>,
+    ) -> Result<(), PublishError> {
         let gid = group.unwrap_or_else(|| rustix::process::getegid().as_raw());
         Ok(self.directory.ensure_attributes(FileAttributes { mode, gid })?)
     }
@@ -197,8 +213,10 @@ impl AtomicVolume {
         files: &[FileEntry<'_>],
         allowance: Option<&dyn MemoryBudget>,
     ) -> Result<PublishOutcome, PublishError> {
-        let payload = Payload::parse(files)
-            .map_err(|problems| PublishError::InvalidPayload { dir: self.dir().to_owned(), problems })?;
+        let payload = Payload::parse(files).map_err(|problems| PublishError::InvalidPayload {
+            dir: self.dir().to_owned(),
+            problems,
+        })?;
         let mut survey = VolumeLayout::of(&self.directory)?;
         for generation in std::mem::take(&mut survey.generations.abandoned) {
             self.directory.remove(generation.as_str().as_ref())?;
@@ -216,7 +234,8 @@ impl AtomicVolume {
                     correction.apply()?;
                 }
                 create_links(&self.directory, &links)?;
-                let changed = if corrected { VolumeChange::Attributes } else { VolumeChange::Nothing };
+                let changed =
+                    if corrected { VolumeChange::Attributes } else { VolumeChange::Nothing };
                 PublishOutcome {
                     change: changed,
                     generation,
@@ -243,7 +262,9 @@ impl AtomicVolume {
             }
             // One file that cannot be written to leaves nobody else uninformed.
             let retired = survey.generations.retired.iter();
-            let poked = retired.map(|generation| self.notify_watchers(generation)).fold(Ok(()), Result::and);
+            let poked = retired
+                .map(|generation| self.notify_watchers(generation))
+                .fold(Ok(()), Result::and);
             self.watchers_unnotified = poked.is_err();
             poked?;
         }
@@ -257,7 +278,8 @@ impl AtomicVolume {
         payload: &Payload<'_>,
         allowance: &dyn MemoryBudget,
     ) -> Result<(), PublishError> {
-        let TmpfsUsage { used: held, inode_bytes: names, page_size: page } = self.directory.usage()?;
+        let TmpfsUsage { used: held, inode_bytes: names, page_size: page } =
+            self.directory.usage()?;
         let files = payload.files().map(|entry| (&entry.path, byte_count(entry.content)));
         let is_first = survey.generations.current.is_none();
         let purpose = if is_first { MemoryPurpose::Mount } else { MemoryPurpose::Rotation };
@@ -265,8 +287,10 @@ impl AtomicVolume {
         let is_settled = survey.generations.scrub_times().all(|(_, due)| due <= now);
         let lasting = if is_settled { held } else { names };
         let needed = max_generation_size(files, page);
-        let growth = GrowthRequest { used: held, used_after_scrub: lasting, needed, read_bytes: 0, purpose };
-        let refused = |source| PublishError::MemoryLimitExceeded { dir: self.dir().to_owned(), source };
+        let growth =
+            GrowthRequest { used: held, used_after_scrub: lasting, needed, read_bytes: 0, purpose };
+        let refused =
+            |source| PublishError::MemoryLimitExceeded { dir: self.dir().to_owned(), source };
         allowance.claim(growth).map_err(refused)
     }
 
@@ -304,7 +328,12 @@ impl AtomicVolume {
         survey.generations.retired.extend(survey.generations.current.take());
         self.directory.sync()?;
         let retired = survey.generations.retired.len();
-        Ok(PublishOutcome { change: VolumeChange::Content, generation, retired_generations: retired, bytes_written: bytes })
+        Ok(PublishOutcome {
+            change: VolumeChange::Content,
+            generation,
+            retired_generations: retired,
+            bytes_written: bytes,
+        })
     }
 
     fn write_generation(
@@ -350,7 +379,8 @@ impl AtomicVolume {
             if is_shown || due > now {
                 let later = now.saturating_add(SCRUB_GRACE).unwrap_or(Timestamp::MAX);
                 let again = if due > now { due } else { later };
-                scrubbed.next_scrub = Some(scrubbed.next_scrub.map_or(again, |next| next.min(again)));
+                scrubbed.next_scrub =
+                    Some(scrubbed.next_scrub.map_or(again, |next| next.min(again)));
                 continue;
             }
             let visited = visit_files(&self.directory, generation, &mut |folder, name| {

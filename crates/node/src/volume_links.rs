@@ -25,7 +25,10 @@ pub(crate) struct LinkChanges {
 }
 
 impl LinkChanges {
-    pub(crate) fn desired(occupants: &BTreeMap<OsString, DirectoryEntryKind>, tops: &[&str]) -> Self {
+    pub(crate) fn desired(
+        occupants: &BTreeMap<OsString, DirectoryEntryKind>,
+        tops: &[&str],
+    ) -> Self {
         let mut changes = Self::default();
         for top in tops {
             let name = OsStr::new(top);
@@ -33,7 +36,9 @@ impl LinkChanges {
                 None => changes.create.push(name.to_owned()),
                 Some(DirectoryEntryKind::Symlink(target)) if *target == link_target(name) => {}
                 Some(other) => {
-                    changes.replace.push((name.to_owned(), *other == DirectoryEntryKind::Directory));
+                    changes
+                        .replace
+                        .push((name.to_owned(), *other == DirectoryEntryKind::Directory));
                 }
             }
         }

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use VolumeOperation::{Publish, Rotate, Scrub, AdoptMount, Unpublish};
+use VolumeOperation::{AdoptMount, Publish, Rotate, Scrub, Unpublish};
 
 /// What is done to a volume. The kubelet asks for it, except for a scrub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,7 +109,8 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), VolumeStep::ALL.len());
         for work in VolumeOperation::ALL {
-            let (steps, answers) = (work.steps(), work.steps().filter(|it| *it == VolumeStep::Reply));
+            let (steps, answers) =
+                (work.steps(), work.steps().filter(|it| *it == VolumeStep::Reply));
             let expected = if work == Scrub { (1, 0) } else { (7, 1) };
             assert!(steps.count() >= expected.0, "{work:?}");
             assert_eq!(answers.count(), expected.1, "{work:?}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lanyard_keyvault::{SharedSecretBytes, ServiceAccountToken};
+use lanyard_keyvault::{ServiceAccountToken, SharedSecretBytes};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 

@@ -3,10 +3,10 @@
 
 #![cfg(test)]
 
-#[path = "kubelet/fixture.rs"]
-mod fixture;
 #[path = "kubelet/class_annotations.rs"]
 mod class_annotations;
+#[path = "kubelet/fixture.rs"]
+mod fixture;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -105,7 +105,8 @@ async fn run_hundred_pod_lifecycle(requires_republish: bool) {
         scene.delete_pod(number);
     }
     let events = scene.advance(Duration::from_secs(1)).await;
-    let gone = |it: &&KubeletEvent| matches!(it, KubeletEvent::Unpublished { still_mounted: false, .. });
+    let gone =
+        |it: &&KubeletEvent| matches!(it, KubeletEvent::Unpublished { still_mounted: false, .. });
     assert_eq!(events.iter().filter(gone).count(), PODS, "{events:?}");
     assert_eq!((scene.mount_count(), scene.kubelet.volume_count()), (0, 0));
     assert_eq!(scene.pod_directory_count(), 0);
@@ -121,7 +122,10 @@ async fn a_hundred_pods_are_rotated_without_republish_calls() {
 }
 
 async fn pods_keep_content_and_republish_succeeds_during_a_vault_outage() {
-    let scene = KubeletFixture::start(KubeletFixtureSettings { interval: "2m", ..KubeletFixtureSettings::default() });
+    let scene = KubeletFixture::start(KubeletFixtureSettings {
+        interval: "2m",
+        ..KubeletFixtureSettings::default()
+    });
     scene.wait_for_registration().await;
     let keys: Vec<_> = (0..10).map(|number| scene.add_pod(number)).collect();
     scene.advance(Duration::ZERO).await;
@@ -151,7 +155,8 @@ async fn failed_publish_leaves_no_mount_and_succeeds_after_recovery() {
     scene.vault.set_failing(true);
     let key = scene.add_pod(1);
     let events = scene.advance(Duration::ZERO).await;
-    let [KubeletEvent::PublishFailed { message, was_published: false, .. }] = events.as_slice() else {
+    let [KubeletEvent::PublishFailed { message, was_published: false, .. }] = events.as_slice()
+    else {
         panic!("{events:?}");
     };
     assert!(message.contains("VaultUnavailable") && message.contains("hint:"), "{message}");
@@ -178,7 +183,10 @@ async fn volumes_are_refilled_before_republish_succeeds_after_a_reboot() {
     assert_eq!(scene.mount_count(), 0);
     assert!(keys.iter().all(|key| scene.kubelet.target_path(key).is_dir()));
     let events = scene.advance(Duration::from_secs(2)).await;
-    assert_eq!((count_published(&events), scene.mount_count(), scene.vault.fetch_count()), (5, 5, 10));
+    assert_eq!(
+        (count_published(&events), scene.mount_count(), scene.vault.fetch_count()),
+        (5, 5, 10)
+    );
     for (number, key) in keys.iter().enumerate() {
         assert_eq!(scene.content(key), format!("pod-{number} holds 1"));
     }
@@ -186,9 +194,15 @@ async fn volumes_are_refilled_before_republish_succeeds_after_a_reboot() {
 }
 
 async fn rotation_uses_the_workload_identity_tokens_of_the_last_republish() {
-    let settings =
-        KubeletFixtureSettings { audience: Some("api://AzureADTokenExchange"), ..KubeletFixtureSettings::default() };
-    let scene = KubeletFixture::start(KubeletFixtureSettings { interval: "30m", managed: false, ..settings });
+    let settings = KubeletFixtureSettings {
+        audience: Some("api://AzureADTokenExchange"),
+        ..KubeletFixtureSettings::default()
+    };
+    let scene = KubeletFixture::start(KubeletFixtureSettings {
+        interval: "30m",
+        managed: false,
+        ..settings
+    });
     scene.wait_for_registration().await;
     let key = scene.add_pod(1);
     scene.advance(Duration::ZERO).await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_clock::{ManualClock, SystemClock};
-use lanyard_node::{FileEntry, TmpfsMount, TmpfsMountError, AtomicVolume};
+use lanyard_node::{AtomicVolume, FileEntry, TmpfsMount, TmpfsMountError};
 use libtest_mimic::{Arguments, Trial};
 use rustix::mount::UnmountFlags;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -47,10 +47,7 @@ fn main() -> ExitCode {
     ];
     let mut trials: Vec<_> =
         mounting.into_iter().map(|trial| trial.with_ignored_flag(!is_root)).collect();
-    trials.push(case(
-        "what_somebody_else_mounted_is_not_touched",
-        foreign_mounts_are_rejected,
-    ));
+    trials.push(case("what_somebody_else_mounted_is_not_touched", foreign_mounts_are_rejected));
     trials.push(case(
         "who_may_not_mount_is_told_what_is_missing",
         mount_without_privilege_names_the_missing_capability,
@@ -197,7 +194,10 @@ fn a_file_that_a_container_has_bound_keeps_its_content_until_it_is_released() {
 
     rustix::mount::unmount(elsewhere.path(), UnmountFlags::empty()).unwrap();
     let scrubbed = volume.scrub().unwrap();
-    assert_eq!((scrubbed.truncated_files, scrubbed.mounted_generations, scrubbed.next_scrub), (1, 0, None));
+    assert_eq!(
+        (scrubbed.truncated_files, scrubbed.mounted_generations, scrubbed.next_scrub),
+        (1, 0, None)
+    );
     volume.unpublish().unwrap();
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_clock::Clock as _;
-use lanyard_keyvault::testing::{FakeAzureService, FakeAzureFailure};
+use lanyard_keyvault::testing::{FakeAzureFailure, FakeAzureService};
 use lanyard_node::rotation::PollInterval;
 use lanyard_vocabulary::OutcomeCode;
 use libtest_mimic::{Arguments, Trial};
@@ -97,7 +97,12 @@ fn reported_condition(node: &OutageFixture, pod: &str, class: &str) -> Option<Re
     };
     assert_eq!(text("lastGoodHop").as_deref(), Some("imds-token"), "{facts}");
     let since = text("since").unwrap().parse().unwrap();
-    Some(ReportedCondition { outcome, cause: text("cause"), since, message: text("message").unwrap() })
+    Some(ReportedCondition {
+        outcome,
+        cause: text("cause"),
+        since,
+        message: text("message").unwrap(),
+    })
 }
 
 fn event_reasons(node: &OutageFixture, pod: &str) -> Vec<String> {
@@ -123,7 +128,12 @@ fn failing_volumes(node: &OutageFixture, class: &str) -> f64 {
 
 /// A pod that started in the outage holds what was sealed, and status and event say so: since when
 /// and why.
-fn expect_served_stale(node: &OutageFixture, pod: &str, class: &str, began: Timestamp) -> ReportedCondition {
+fn expect_served_stale(
+    node: &OutageFixture,
+    pod: &str,
+    class: &str,
+    began: Timestamp,
+) -> ReportedCondition {
     assert_eq!(node.read_files(pod), content(class, 1, 1), "{pod}");
     let condition = reported_condition(node, pod, class).unwrap();
     assert_eq!(condition.outcome, "ServedStale");
@@ -167,7 +177,8 @@ fn expect_recovered(node: &OutageFixture, pod: &str, class: &str, was: &str) {
 
 async fn pods_start_from_the_stale_cache_during_an_hour_long_outage() {
     let node = OutageFixture::start(&classes());
-    let names: Vec<_> = (0..STALE_CLASSES).map(stale_class_name).chain([STRICT.to_owned()]).collect();
+    let names: Vec<_> =
+        (0..STALE_CLASSES).map(stale_class_name).chain([STRICT.to_owned()]).collect();
     let running: Vec<_> = names.iter().map(|class| (format!("old-{class}"), class)).collect();
     for (pod, class) in &running {
         node.mount(pod, class).await;
@@ -209,7 +220,10 @@ async fn pods_start_from_the_stale_cache_during_an_hour_long_outage() {
     assert_eq!(node.metric("lanyard_node_stale_served_total"), Some(started));
     assert!((outcome_count(&node, OutcomeCode::ServedStale) - started).abs() < 0.5);
     assert!(outcome_count(&node, OutcomeCode::VaultUnavailable) > started);
-    assert!((failing_volumes(&node, STRICT) - 1.0).abs() < 0.5 && failing_volumes(&node, &stale_class_name(0)) > 10.0);
+    assert!(
+        (failing_volumes(&node, STRICT) - 1.0).abs() < 0.5
+            && failing_volumes(&node, &stale_class_name(0)) > 10.0
+    );
     // The breaker: a probe a minute, and not each volume's four tries.
     assert!(node.azure.calls().len() < hour * 3, "{}", node.azure.calls().len());
 
@@ -232,7 +246,9 @@ async fn pods_start_from_the_stale_cache_during_an_hour_long_outage() {
 
 /// A pod of a class that did not opt in does not start, and the kubelet is told why. Another one
 /// waits for the end.
-async fn start_pods_without_stale_content(node: &OutageFixture) -> tokio::task::JoinHandle<Duration> {
+async fn start_pods_without_stale_content(
+    node: &OutageFixture,
+) -> tokio::task::JoinHandle<Duration> {
     let failure = node.publish("refused", STRICT).await.unwrap_err();
     assert_eq!(failure.code, OutcomeCode::VaultUnavailable);
     let status = failure.status();
@@ -280,7 +296,10 @@ async fn pods_start_within_the_kubelet_timeout_while_the_vault_hangs() {
     // turned away meanwhile looks as soon as the vault may be asked again.
     node.advance(INTERVAL * 2).await;
     for minute in 0..20 {
-        assert_eq!(reported_condition(&node, &format!("new-{minute}"), &stale_class_name(minute)), None);
+        assert_eq!(
+            reported_condition(&node, &format!("new-{minute}"), &stale_class_name(minute)),
+            None
+        );
     }
     for class in (0..STALE_CLASSES).map(stale_class_name) {
         assert_eq!(reported_condition(&node, &format!("old-{class}"), &class), None);

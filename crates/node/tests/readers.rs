@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use lanyard_clock::ManualClock;
-use lanyard_node::{FileEntry, AtomicVolume};
+use lanyard_node::{AtomicVolume, FileEntry};
 use tempfile::TempDir;
 
 /// A directory in memory where there is one: flushing to a disk a thousand times takes long.

@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::SystemClock;
-use lanyard_keyvault::{VolumePod, PodCredentials, SharedSecretBytes};
+use lanyard_keyvault::{PodCredentials, SharedSecretBytes, VolumePod};
 use lanyard_node::{
-    ProviderRequest, ProviderFile, ProviderResponse, InMemoryClassSource, PublishRequest, NoopReporter, ProviderObjectVersion,
-    Provider, Publisher, PublisherParts, PublisherSettings, RefreshOutcome, ProviderError, Urgency,
+    InMemoryClassSource, NoopReporter, Provider, ProviderError, ProviderFile,
+    ProviderObjectVersion, ProviderRequest, ProviderResponse, PublishRequest, Publisher,
+    PublisherParts, PublisherSettings, RefreshOutcome, Urgency,
 };
 use libtest_mimic::{Arguments, Trial};
 use parking_lot::{Condvar, Mutex};
@@ -32,7 +33,10 @@ struct CountingProvider(AtomicU64);
 
 #[async_trait]
 impl Provider for CountingProvider {
-    async fn fetch(&self, _request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        _request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         let version = self.0.fetch_add(1, Ordering::SeqCst);
         let file = |path: &str| ProviderFile {
             path: path.parse().unwrap(),

@@ -18,14 +18,14 @@ use lanyard_api::SecretProviderClass;
 use lanyard_azure::{CircuitBreakerPolicy, RequestRate};
 use lanyard_clock::{Clock as _, SharedClock};
 use lanyard_keyvault::testing::{FakeAzure, FakeVaultLimit};
-use lanyard_keyvault::{NodeVaultSettings, NodeVaults, VolumePod, PodCredentials};
+use lanyard_keyvault::{NodeVaultSettings, NodeVaults, PodCredentials, VolumePod};
 use lanyard_node::rotation::{
-    RotationPolicy, IntervalBounds, PollInterval, RotatingVolume, Rotator, RotatorSettings,
-    PollHistory, RotatableVolumes,
+    IntervalBounds, PollHistory, PollInterval, RotatableVolumes, RotatingVolume, RotationPolicy,
+    Rotator, RotatorSettings,
 };
 use lanyard_node::{
-    AzureProvider, AzureProviderSettings, ProviderRequest, ProviderResponse, InMemoryClassSource, NoopReporter,
-    Provider, PublishError, ProviderError, ObjectTimestamps, Urgency,
+    AzureProvider, AzureProviderSettings, InMemoryClassSource, NoopReporter, ObjectTimestamps,
+    Provider, ProviderError, ProviderRequest, ProviderResponse, PublishError, Urgency,
 };
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -103,7 +103,11 @@ impl SimulatedNode {
         }
     }
 
-    async fn fetch(&self, class: &str, urgency: Urgency) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        class: &str,
+        urgency: Urgency,
+    ) -> Result<ProviderResponse, ProviderError> {
         let (pod, proofs, attributes) = (pod(class), PodCredentials::default(), BTreeMap::new());
         let request = ProviderRequest {
             class: &self.classes[class],
@@ -205,7 +209,12 @@ fn secret_provider_class(azure: &FakeAzure, name: &str) -> SecretProviderClass {
 }
 
 fn limit(neighbours: usize, retry_after: Option<Duration>) -> FakeVaultLimit {
-    FakeVaultLimit { requests: LIMIT, window: WINDOW, other_client_requests: neighbours, retry_after }
+    FakeVaultLimit {
+        requests: LIMIT,
+        window: WINDOW,
+        other_client_requests: neighbours,
+        retry_after,
+    }
 }
 
 /// Mounts the first `count` volumes of every node.

@@ -4,8 +4,8 @@ use futures::StreamExt;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use lanyard_desired::objects::ApplyStep;
-use lanyard_desired::{ObjectChange, DesiredObject, ObjectKey, ObjectWriter, diff::removal_patch};
-use lanyard_kubernetes::{ApiError, FieldConflict, KubernetesApi, ApiRetryPolicy};
+use lanyard_desired::{DesiredObject, ObjectChange, ObjectKey, ObjectWriter, diff::removal_patch};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy, FieldConflict, KubernetesApi};
 use serde_json::Value;
 
 use crate::encryption_key::prerequisite_secret;
@@ -81,7 +81,9 @@ impl ObjectApplier<'_> {
 
     async fn apply_change(self, change: ObjectChange) -> Result<(), FencedWriteError> {
         match change {
-            ObjectChange::Create { object } => self.apply_object(&object, WriteVerb::Create, false).await.map(drop),
+            ObjectChange::Create { object } => {
+                self.apply_object(&object, WriteVerb::Create, false).await.map(drop)
+            }
             ObjectChange::Apply { object, unowned_fields: foreign, force, .. } => {
                 let version = self.apply_object(&object, WriteVerb::Apply, force).await?;
                 if foreign.is_empty() {
@@ -93,7 +95,9 @@ impl ObjectApplier<'_> {
             ObjectChange::Prune { key, uid, resource_version } => {
                 self.delete_object(&key, uid, Some(resource_version)).await
             }
-            ObjectChange::Unowned { object, .. } => Err(self.dry_run_conflict(&object).await.into()),
+            ObjectChange::Unowned { object, .. } => {
+                Err(self.dry_run_conflict(&object).await.into())
+            }
             _ => Ok(()),
         }
     }
@@ -112,7 +116,8 @@ impl ObjectApplier<'_> {
             Ok(answer) => {
                 let managers = answer.metadata.managed_fields.unwrap_or_default();
                 let mut managers = managers.into_iter().filter_map(|entry| entry.manager);
-                let manager = managers.find(|it| !ObjectWriter::is_our_field_manager(it)).unwrap_or_default();
+                let manager =
+                    managers.find(|it| !ObjectWriter::is_our_field_manager(it)).unwrap_or_default();
                 let field = ".metadata.labels".to_owned();
                 ApiError::Conflict { action, conflicts: vec![FieldConflict { manager, field }] }
             }

@@ -4,16 +4,16 @@ use jiff::Timestamp;
 use lanyard_api::{HostedCluster, HostedControlPlane};
 use lanyard_desired::hosted_cluster::key_rotation::lint_key_rotation;
 use lanyard_desired::{
-    HostedClusterPlatform, ValidationProblem, ValidationProblems, ProblemSeverity, HostedClusterValidationError, ValidatedWithLints,
-    ValidatedHostedCluster, validate,
+    HostedClusterPlatform, HostedClusterValidationError, ProblemSeverity, ValidatedHostedCluster,
+    ValidatedWithLints, ValidationProblem, ValidationProblems, validate,
 };
 use serde_json::Value;
 
-use crate::namespace_owner::NamespaceOwner;
-use crate::finalizer;
 use crate::cluster_key::ClusterKey;
+use crate::finalizer;
+use crate::namespace_owner::NamespaceOwner;
 use crate::observe::ObservedCluster;
-use crate::settings::{OperatorSettings, OperatorRole};
+use crate::settings::{OperatorRole, OperatorSettings};
 
 /// The value of `MANAGED_SERVICE` on a management cluster of managed Azure.
 pub const MANAGED_SERVICE: &str = "ARO-HCP";
@@ -51,7 +51,10 @@ pub(crate) enum ClusterPause {
 }
 
 /// Decides.
-pub(crate) fn classify_cluster(observed: &ObservedCluster, settings: &OperatorSettings) -> ClusterClassification {
+pub(crate) fn classify_cluster(
+    observed: &ObservedCluster,
+    settings: &OperatorSettings,
+) -> ClusterClassification {
     let wire = match observed.cluster.parse() {
         Ok(wire) => wire,
         Err(unreadable) => {
@@ -68,9 +71,15 @@ pub(crate) fn classify_cluster(observed: &ObservedCluster, settings: &OperatorSe
     };
     let ValidatedWithLints { hosted_cluster: cluster, lints } = match validate(&wire) {
         Ok(validated) => validated,
-        Err(HostedClusterValidationError::UnsupportedPlatform(kind)) => return classify_other_kind(observed, kind),
-        Err(HostedClusterValidationError::Invalid(problems)) => return ClusterClassification::Invalid(problems),
-        Err(error) => return invalid_cluster("", &error.to_string(), "see the version of this program"),
+        Err(HostedClusterValidationError::UnsupportedPlatform(kind)) => {
+            return classify_other_kind(observed, kind);
+        }
+        Err(HostedClusterValidationError::Invalid(problems)) => {
+            return ClusterClassification::Invalid(problems);
+        }
+        Err(error) => {
+            return invalid_cluster("", &error.to_string(), "see the version of this program");
+        }
     };
     if let Some(service) = &settings.managed_service
         && service != MANAGED_SERVICE
@@ -83,7 +92,8 @@ pub(crate) fn classify_cluster(observed: &ObservedCluster, settings: &OperatorSe
                     another management cluster";
         return invalid_cluster(HostedClusterPlatform::ManagedAzure.field(), &message, hint);
     }
-    if let Some(other) = observed.oldest_cluster.as_ref().filter(|tenant| **tenant != observed.key) {
+    if let Some(other) = observed.oldest_cluster.as_ref().filter(|tenant| **tenant != observed.key)
+    {
         return namespace_taken(observed, other);
     }
     if observed.namespace_owner == NamespaceOwner::Foreign {
@@ -100,7 +110,10 @@ pub(crate) fn classify_cluster(observed: &ObservedCluster, settings: &OperatorSe
 
 /// A cluster of another kind is left alone, unless something was made for it: then somebody changed
 /// what it is, by mistake more often than not, and all that it has would go.
-fn classify_other_kind(observed: &ObservedCluster, kind: HostedClusterPlatform) -> ClusterClassification {
+fn classify_other_kind(
+    observed: &ObservedCluster,
+    kind: HostedClusterPlatform,
+) -> ClusterClassification {
     if !finalizer::has_finalizer(observed) && observed.owner.uid().is_none() {
         return ClusterClassification::OtherKind(kind);
     }
@@ -205,7 +218,10 @@ mod tests {
         for (pointer, value, field) in changes {
             let never = observed_example_with(pointer, json!(value));
             assert!(
-                matches!(classify_cluster(&never, &OperatorSettings::default()), ClusterClassification::OtherKind(_)),
+                matches!(
+                    classify_cluster(&never, &OperatorSettings::default()),
+                    ClusterClassification::OtherKind(_)
+                ),
                 "{value}"
             );
             let mut held = never.clone();
@@ -213,9 +229,14 @@ mod tests {
             let made = ObservedCluster { owner: ControlPlaneOwner::Known("u".to_owned()), ..never };
             for once_ours in [held, made] {
                 let judgement = classify_cluster(&once_ours, &OperatorSettings::default());
-                let ClusterClassification::Invalid(problems) = judgement else { panic!("{judgement:?}") };
+                let ClusterClassification::Invalid(problems) = judgement else {
+                    panic!("{judgement:?}")
+                };
                 let problem = problems.iter().next().unwrap();
-                assert_eq!((problem.field.as_str(), problem.severity), (field, ProblemSeverity::Error));
+                assert_eq!(
+                    (problem.field.as_str(), problem.severity),
+                    (field, ProblemSeverity::Error)
+                );
                 assert!(problem.message.contains("what was made stays"), "{}", problem.message);
             }
         }
@@ -226,7 +247,8 @@ mod tests {
         let mut held = observed_example_with(TYPE, json!("Azure"));
         held.cluster.finalizers = vec![FINALIZER.to_owned()];
         for (role, is_told) in [(OperatorRole::All, false), (OperatorRole::IdentityOnly, true)] {
-            let judgement = classify_cluster(&held, &OperatorSettings { role, ..OperatorSettings::default() });
+            let judgement =
+                classify_cluster(&held, &OperatorSettings { role, ..OperatorSettings::default() });
             let ClusterClassification::Valid(usable) = judgement else { panic!("{judgement:?}") };
             let told = usable.lints.iter().any(|it| it.field == "metadata.finalizers");
             assert_eq!(told, is_told, "{role:?}");
@@ -236,13 +258,26 @@ mod tests {
     #[test]
     fn misspelled_or_unreadable_platform_is_invalid() {
         let misspelled = observed_example_with(TYPE, json!("azure"));
-        assert!(matches!(classify_cluster(&misspelled, &OperatorSettings::default()), ClusterClassification::Invalid(_)));
+        assert!(matches!(
+            classify_cluster(&misspelled, &OperatorSettings::default()),
+            ClusterClassification::Invalid(_)
+        ));
         let mut unreadable = observed_example_with("/spec/platform/azure", json!("text"));
-        assert!(matches!(classify_cluster(&unreadable, &OperatorSettings::default()), ClusterClassification::Invalid(_)));
-        unreadable = observed_example_with("/spec/platform", json!({"type": "AWS", "azure": "text"}));
-        assert!(matches!(classify_cluster(&unreadable, &OperatorSettings::default()), ClusterClassification::OtherKind(_)));
+        assert!(matches!(
+            classify_cluster(&unreadable, &OperatorSettings::default()),
+            ClusterClassification::Invalid(_)
+        ));
+        unreadable =
+            observed_example_with("/spec/platform", json!({"type": "AWS", "azure": "text"}));
+        assert!(matches!(
+            classify_cluster(&unreadable, &OperatorSettings::default()),
+            ClusterClassification::OtherKind(_)
+        ));
         unreadable.cluster.finalizers = vec![FINALIZER.to_owned()];
-        assert!(matches!(classify_cluster(&unreadable, &OperatorSettings::default()), ClusterClassification::Invalid(_)));
+        assert!(matches!(
+            classify_cluster(&unreadable, &OperatorSettings::default()),
+            ClusterClassification::Invalid(_)
+        ));
     }
 
     fn parse_timestamp(text: &str) -> Timestamp {
@@ -260,7 +295,10 @@ mod tests {
             (json!(true), ClusterPause::None),
             (json!("2026-01-01T00:00:00Z"), ClusterPause::None),
             (json!("2026-01-02T01:00:00+01:00"), ClusterPause::None),
-            (json!("2026-01-03T00:00:00+01:00"), ClusterPause::Until(parse_timestamp("2026-01-02T23:00:00Z"))),
+            (
+                json!("2026-01-03T00:00:00+01:00"),
+                ClusterPause::Until(parse_timestamp("2026-01-02T23:00:00Z")),
+            ),
         ];
         for (value, expected) in cases {
             let wire = json!({"spec": {"pausedUntil": value}});

@@ -93,11 +93,18 @@ impl ConflictBackoff {
         let bouts = self.0.entry(key.clone()).or_default();
         bouts.retain(|bout| !bout.is_expired(now));
         let Some(bout) = bouts.iter_mut().find(|bout| bout.target == subject) else {
-            bouts.push(WriteHistory { target: subject, desired_digest: wish, write_count: 1, last_write: now, conflict: None });
+            bouts.push(WriteHistory {
+                target: subject,
+                desired_digest: wish,
+                write_count: 1,
+                last_write: now,
+                conflict: None,
+            });
             return;
         };
         // Another wish is written at once. What is told stays: it may be what changed the wish.
-        bout.write_count = if bout.desired_digest == wish { bout.write_count.saturating_add(1) } else { 1 };
+        bout.write_count =
+            if bout.desired_digest == wish { bout.write_count.saturating_add(1) } else { 1 };
         (bout.desired_digest, bout.last_write) = (wish, now);
         if bout.is_conflicting() && bout.conflict.is_none() {
             bout.conflict = Some(Box::new(told()));
@@ -119,7 +126,10 @@ impl ConflictBackoff {
     /// When the first of what is left as it is may be written again.
     pub(crate) fn next_write_due(&self, key: &ClusterKey, now: Duration) -> Option<Duration> {
         let bouts = self.0.get(key).into_iter().flatten().filter(|bout| !bout.is_expired(now));
-        bouts.map(|bout| bout.last_write.saturating_add(bout.write_delay())).filter(|due| *due > now).min()
+        bouts
+            .map(|bout| bout.last_write.saturating_add(bout.write_delay()))
+            .filter(|due| *due > now)
+            .min()
     }
 
     /// Forgets all clusters but these.
@@ -200,12 +210,22 @@ mod tests {
     }
 
     /// Writes whenever it may while somebody changes it all the time; returns when it wrote.
-    fn write_under_conflict(contests: &mut ConflictBackoff, wish: u64, lasting: Duration) -> Vec<u64> {
+    fn write_under_conflict(
+        contests: &mut ConflictBackoff,
+        wish: u64,
+        lasting: Duration,
+    ) -> Vec<u64> {
         let mut wrote = Vec::new();
         for second in 0..lasting.as_secs() {
             let now = Duration::from_secs(second);
             if contests.backoff_until(&key("a"), WriteTarget::Conditions, wish, now).is_none() {
-                contests.record_write(&key("a"), WriteTarget::Conditions, wish, now, changed_object);
+                contests.record_write(
+                    &key("a"),
+                    WriteTarget::Conditions,
+                    wish,
+                    now,
+                    changed_object,
+                );
                 wrote.push(second);
             }
         }
@@ -214,7 +234,8 @@ mod tests {
 
     #[test]
     fn conflicting_writes_back_off() {
-        let wrote = write_under_conflict(&mut ConflictBackoff::default(), 1, Duration::from_hours(1));
+        let wrote =
+            write_under_conflict(&mut ConflictBackoff::default(), 1, Duration::from_hours(1));
         assert_eq!(wrote[..8], [0, 1, 2, 3, 4, 5, 7, 11]);
         assert!(wrote.len() <= 42, "{} writes in an hour", wrote.len());
         assert!(wrote.windows(2).all(|pair| pair[1] - pair[0] <= 120), "and never given up");
@@ -230,7 +251,10 @@ mod tests {
         assert_eq!(contests.conflicts(&key("a"), 300 * SECOND), [changed_object()]);
         assert_eq!(contests.conflicts(&key("a"), 306 * SECOND), []);
         assert!(contests.0.is_empty(), "nothing is kept of what is calm");
-        assert_eq!(contests.backoff_until(&key("a"), WriteTarget::Conditions, 1, 306 * SECOND), None);
+        assert_eq!(
+            contests.backoff_until(&key("a"), WriteTarget::Conditions, 1, 306 * SECOND),
+            None
+        );
     }
 
     #[test]
@@ -238,7 +262,10 @@ mod tests {
         let mut contests = ConflictBackoff::default();
         write_under_conflict(&mut contests, 1, 10 * SECOND);
         contests.record_write(&key("a"), WriteTarget::Conditions, 2, 10 * SECOND, changed_object);
-        assert_eq!(contests.backoff_until(&key("a"), WriteTarget::Conditions, 2, 10 * SECOND), None);
+        assert_eq!(
+            contests.backoff_until(&key("a"), WriteTarget::Conditions, 2, 10 * SECOND),
+            None
+        );
         assert_eq!(contests.conflicts(&key("a"), 11 * SECOND), [changed_object()]);
     }
 

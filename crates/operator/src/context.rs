@@ -11,9 +11,9 @@ use lanyard_desired::validate;
 use lanyard_kubernetes::KubernetesApi;
 use parking_lot::Mutex;
 
+use crate::cluster_key::ClusterKey;
 use crate::conflict_backoff::{ConflictBackoff, WriteTarget};
 use crate::events::EventBudgets;
-use crate::cluster_key::ClusterKey;
 use crate::metrics::OperatorMetrics;
 use crate::settings::OperatorSettings;
 use crate::shared_credentials::SharedCredentials;
@@ -77,7 +77,13 @@ impl ReconcileContext {
         wish: u64,
         told: impl FnOnce() -> ChangedObject,
     ) {
-        self.conflict_backoff.lock().record_write(key, subject, wish, self.api.clock().monotonic(), told);
+        self.conflict_backoff.lock().record_write(
+            key,
+            subject,
+            wish,
+            self.api.clock().monotonic(),
+            told,
+        );
     }
 
     /// The time of the wall at a moment of the monotonic clock.

@@ -8,19 +8,19 @@ use lanyard_desired::{ObjectChange, ObservedObject, OwnedKind, PruneScope, diff_
 use lanyard_kubernetes::ApiError;
 
 use crate::apply::ObjectApplier;
-use crate::namespace_owner::OwnershipMarks;
-use crate::context::ReconcileContext;
-use crate::error::ReconcileError;
-use crate::finalizer;
-use crate::dependents::fetch_dependents;
 use crate::classification::ClusterClassification;
-use crate::watched_kinds::WatchedKind;
+use crate::context::ReconcileContext;
+use crate::dependents::fetch_dependents;
+use crate::error::ReconcileError;
+use crate::fetch::fetch_objects;
+use crate::finalizer;
+use crate::namespace_owner::OwnershipMarks;
 use crate::observe::{ObservedCluster, control_plane_key, namespace_key};
 use crate::queue::Requeue;
-use crate::fetch::fetch_objects;
 use crate::settings::OperatorRole;
 use crate::status::{self, StatusInputs};
 use crate::store::DesiredDigests;
+use crate::watched_kinds::WatchedKind;
 
 /// Tells how a cluster that goes is, and takes away what was made for it.
 ///
@@ -48,7 +48,9 @@ pub(crate) async fn reconcile_deletion(
         return Err(error.into());
     }
     let again = match &look.deletion_status {
-        Some(parting) if parting.is_unblocked() => delete_owned_objects(context, observed, applier).await?,
+        Some(parting) if parting.is_unblocked() => {
+            delete_owned_objects(context, observed, applier).await?
+        }
         Some(_) => Requeue::After(DELETION_POLL_INTERVAL),
         None => look.next_change.requeue(observed.now),
     };
@@ -68,7 +70,8 @@ async fn delete_owned_objects(
     }
     let mut known = context.stores.objects_to_compare(&observed.namespace, &DesiredDigests::new());
     let found =
-        fetch_objects(applier.api, applier.stores, std::mem::take(&mut known.without_content)).await;
+        fetch_objects(applier.api, applier.stores, std::mem::take(&mut known.without_content))
+            .await;
     known.observed.extend(found.objects);
     let label = cluster_label(observed.key.name());
     if let ControlPlaneOwner::Known(owner_uid) = &observed.owner {
@@ -94,7 +97,8 @@ async fn delete_owned_objects(
     let control_plane = control_plane_key(&observed.key, &observed.namespace);
     let namespace = is_created.then(|| namespace_key(&observed.namespace));
     for key in [Some(control_plane), namespace].into_iter().flatten() {
-        let Some(object) = known.observed.get(&key).filter(|it| is_made_for(it, observed, &label)) else {
+        let Some(object) = known.observed.get(&key).filter(|it| is_made_for(it, observed, &label))
+        else {
             continue;
         };
         if !object.is_deleting() {
@@ -113,7 +117,10 @@ async fn delete_owned_objects(
 }
 
 /// What the end of a cluster waits for; nothing where nobody waits for us.
-async fn fetch_deletion_dependents(context: &ReconcileContext, observed: &ObservedCluster) -> Result<Option<Dependents>, ApiError> {
+async fn fetch_deletion_dependents(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+) -> Result<Option<Dependents>, ApiError> {
     // Who writes only the status takes nothing away, whatever an earlier role left behind.
     if context.settings.role == OperatorRole::IdentityOnly || !finalizer::has_finalizer(observed) {
         return Ok(None);
@@ -129,7 +136,8 @@ async fn fetch_deletion_dependents(context: &ReconcileContext, observed: &Observ
 /// the namespace.
 fn unlisted_kind_errors(observed: &ObservedCluster) -> Vec<ApiError> {
     let last = [OwnedKind::HostedControlPlane, OwnedKind::Namespace].map(WatchedKind::Owned);
-    let unlisted = observed.unavailable_kinds.iter().filter(|it| it.is_skipped && last.contains(&it.kind));
+    let unlisted =
+        observed.unavailable_kinds.iter().filter(|it| it.is_skipped && last.contains(&it.kind));
     let errors = unlisted.map(|it| it.error.clone());
     errors.filter(|error| !matches!(error, ApiError::NotServed { .. })).collect()
 }
@@ -143,7 +151,8 @@ fn is_made_for(object: &ObservedObject, observed: &ObservedCluster, label: &str)
     let annotation = annotation
         .and_then(|all| all.get(lanyard_api::HostedCluster::CLUSTER_ANNOTATION))
         .and_then(serde_json::Value::as_str);
-    has_ownership_labels(&object.value, label) && annotation == Some(observed.key.to_string().as_str())
+    has_ownership_labels(&object.value, label)
+        && annotation == Some(observed.key.to_string().as_str())
 }
 
 /// What goes first: the objects of one kind, in the opposite order of their making.

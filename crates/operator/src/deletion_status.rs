@@ -52,7 +52,8 @@ pub(crate) fn deletion_transition(
     let leaks: String = leaks.chars().take(MAX_MESSAGE_CHARS).collect();
     let is_told = before
         .is_some_and(|before| before.reason == told.reason && before.message.starts_with(&leaks));
-    let event_type = if told.reason == WAITING_FOR_OTHERS { EventType::Normal } else { EventType::Warning };
+    let event_type =
+        if told.reason == WAITING_FOR_OTHERS { EventType::Normal } else { EventType::Warning };
     (!is_told).then(|| StatusTransition {
         event_type,
         reason: told.reason.clone(),
@@ -73,7 +74,8 @@ mod tests {
     use super::*;
 
     fn azure_machines(count: usize) -> Vec<Dependent> {
-        let guest = |number| Dependent { kind: DependentKind::AzureMachine, name: format!("m{number}") };
+        let guest =
+            |number| Dependent { kind: DependentKind::AzureMachine, name: format!("m{number}") };
         (0..count).map(guest).collect()
     }
 
@@ -83,7 +85,10 @@ mod tests {
     }
 
     /// What an end that goes through these steps tells: a condition each, and events.
-    fn deletion_events(observed: &ObservedCluster, steps: &[DeletionStatus]) -> Vec<(EventType, String)> {
+    fn deletion_events(
+        observed: &ObservedCluster,
+        steps: &[DeletionStatus],
+    ) -> Vec<(EventType, String)> {
         let mut before = None;
         let mut events = Vec::new();
         for parting in steps {
@@ -100,10 +105,16 @@ mod tests {
     fn waiting_for_machines_emits_one_event() {
         let steps: Vec<_> = (1..=300)
             .rev()
-            .map(|left| DeletionStatus { blocking_dependents: azure_machines(left), ..DeletionStatus::default() })
+            .map(|left| DeletionStatus {
+                blocking_dependents: azure_machines(left),
+                ..DeletionStatus::default()
+            })
             .collect();
         let observed = ObservedCluster::from_example(|_| ());
-        assert_eq!(deletion_events(&observed, &steps), [(EventType::Normal, WAITING_FOR_OTHERS.to_owned())]);
+        assert_eq!(
+            deletion_events(&observed, &steps),
+            [(EventType::Normal, WAITING_FOR_OTHERS.to_owned())]
+        );
     }
 
     #[test]

@@ -44,8 +44,9 @@ pub(crate) async fn fetch_dependents(
             }
             Err(error) => return Err(error),
         };
-        let ours =
-            found.into_iter().filter(|it| kind != DependentKind::NodePool || is_pool_of_cluster(it, observed));
+        let ours = found
+            .into_iter()
+            .filter(|it| kind != DependentKind::NodePool || is_pool_of_cluster(it, observed));
         guests
             .remaining
             .extend(ours.map(|it| Dependent { kind, name: it.metadata.name.unwrap_or_default() }));

@@ -8,7 +8,8 @@ use std::time::Duration;
 use kube::api::PatchParams;
 use lanyard_desired::hosted_cluster::encryption_config::ENCRYPTION_CONFIG_SECRET;
 use lanyard_desired::hosted_cluster::key_rotation::{
-    KeyRotationInputs, KeyRotationStep, awaits_api_server_rollout, is_rolled_out, has_key_record, next_key_rotation_step, read_configured_providers,
+    KeyRotationInputs, KeyRotationStep, awaits_api_server_rollout, has_key_record, is_rolled_out,
+    next_key_rotation_step, read_configured_providers,
 };
 use lanyard_desired::status::{EventType, StatusTransition};
 use lanyard_desired::{ObjectChange, ObjectKey, ObservedObject, OwnedKind, ValidationProblem};
@@ -16,16 +17,16 @@ use lanyard_kubernetes::ApiError;
 use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
-use crate::namespace_owner::NamespaceOwner;
+use crate::classification::ValidCluster;
 use crate::conflict_backoff::{WriteTarget, digest_without_timestamps};
 use crate::context::ReconcileContext;
-use crate::error::{ReconcileError, FencedWriteError};
+use crate::error::{FencedWriteError, ReconcileError};
 use crate::events;
-use crate::hosted_cluster::{self, HostedClusterFields};
-use crate::classification::ValidCluster;
-use crate::lease::FencingToken;
-use crate::observe::ObservedCluster;
 use crate::fetch::fetch_objects;
+use crate::hosted_cluster::{self, HostedClusterFields};
+use crate::lease::FencingToken;
+use crate::namespace_owner::NamespaceOwner;
+use crate::observe::ObservedCluster;
 use crate::settings::OperatorRole;
 use crate::unowned_objects::fetch_regardless_of_owner;
 
@@ -83,15 +84,19 @@ pub(crate) async fn next_key_step(
         return Ok(KeyRotationStep::Unchanged);
     }
     // Where nothing is recorded, what encrypts is in the configuration, whoever made that.
-    let configured = if has_key_record(&usable.wire) || observed.namespace_owner == NamespaceOwner::Absent {
-        None
-    } else {
-        let [secret, _] = encryption_objects(&observed.namespace);
-        let found = fetch_regardless_of_owner(&context.api, &secret).await?;
-        found.map(|secret| read_configured_providers(&secret.value))
+    let configured =
+        if has_key_record(&usable.wire) || observed.namespace_owner == NamespaceOwner::Absent {
+            None
+        } else {
+            let [secret, _] = encryption_objects(&observed.namespace);
+            let found = fetch_regardless_of_owner(&context.api, &secret).await?;
+            found.map(|secret| read_configured_providers(&secret.value))
+        };
+    let evidence = KeyRotationInputs {
+        configured_providers: configured.as_ref(),
+        is_rolled_out: false,
+        now: observed.now,
     };
-    let evidence =
-        KeyRotationInputs { configured_providers: configured.as_ref(), is_rolled_out: false, now: observed.now };
     Ok(next_key_rotation_step(&usable.cluster, &usable.wire, &evidence))
 }
 
@@ -109,14 +114,18 @@ pub(crate) async fn record_key(
 /// What brings the keys to the API servers: the configuration, and what rolls for it.
 pub(crate) fn encryption_objects(namespace: &str) -> [ObjectKey; 2] {
     let key = |kind, name: &str| object_key(namespace, kind, name);
-    [key(OwnedKind::Secret, ENCRYPTION_CONFIG_SECRET), key(OwnedKind::Deployment, api_server_deployment())]
+    [
+        key(OwnedKind::Secret, ENCRYPTION_CONFIG_SECRET),
+        key(OwnedKind::Deployment, api_server_deployment()),
+    ]
 }
 
 /// The configuration that has to be there before a change rolls the API server: pods that start
 /// earlier would run with another one than their annotation says.
 pub(crate) fn prerequisite_secret(change: &ObjectChange) -> Option<ObjectKey> {
     let ObjectChange::Apply { object, .. } = change else { return None };
-    let [secret, deployment] = encryption_objects(object.key.namespace.as_deref().unwrap_or_default());
+    let [secret, deployment] =
+        encryption_objects(object.key.namespace.as_deref().unwrap_or_default());
     (object.key == deployment).then_some(secret)
 }
 
@@ -135,12 +144,17 @@ pub(crate) async fn promote_key(
     usable: &ValidCluster,
     fence: &FencingToken,
 ) -> Result<KeyPromotion, ReconcileError> {
-    let deployment = fetch_owned(context, observed, OwnedKind::Deployment, api_server_deployment()).await?;
+    let deployment =
+        fetch_owned(context, observed, OwnedKind::Deployment, api_server_deployment()).await?;
     let of_api_server = |deployment: Option<&str>| deployment == Some(api_server_deployment());
     let mut pods = observed.pods.iter().filter(|pod| of_api_server(pod.deployment.as_deref()));
     let has_rolled =
         deployment.is_some_and(|it| is_rolled_out(&it.value)) && !pods.any(|pod| pod.is_deleting);
-    let evidence = KeyRotationInputs { configured_providers: None, is_rolled_out: has_rolled, now: observed.now };
+    let evidence = KeyRotationInputs {
+        configured_providers: None,
+        is_rolled_out: has_rolled,
+        now: observed.now,
+    };
     let step = next_key_rotation_step(&usable.cluster, &usable.wire, &evidence);
     let recorded = apply_key_step(context, observed, usable, step, fence).await?;
     Ok(KeyPromotion { awaits_rollout: !has_rolled, record_outcome: recorded })
@@ -157,8 +171,11 @@ async fn apply_key_step(
         KeyRotationStep::Unchanged => Ok(KeyRecordOutcome::Unchanged),
         KeyRotationStep::WouldLoseKey(problem) => Ok(KeyRecordOutcome::KeyLost(problem)),
         KeyRotationStep::Record { status, reason, message, is_required: is_needed } => {
-            let (key, wish) = (&observed.key, digest_without_timestamps(&desired_key_names(usable)));
-            let open = |errors, until| Ok(KeyRecordOutcome::Pending { errors, backoff_until: until, is_needed });
+            let (key, wish) =
+                (&observed.key, digest_without_timestamps(&desired_key_names(usable)));
+            let open = |errors, until| {
+                Ok(KeyRecordOutcome::Pending { errors, backoff_until: until, is_needed })
+            };
             if let Some(until) = context.backoff_until(key, WriteTarget::EncryptionKey, wish) {
                 return open(Vec::new(), Some(until));
             }
@@ -214,7 +231,9 @@ async fn apply_key_record(
         status: json!({"secretEncryption": status}),
         version: observed.cluster.content_version.clone(),
     };
-    hosted_cluster::apply_fields(context, observed, fence, &parameters, fields, &action).await.map(drop)
+    hosted_cluster::apply_fields(context, observed, fence, &parameters, fields, &action)
+        .await
+        .map(drop)
 }
 
 /// The deployment of the API server.

@@ -97,9 +97,9 @@ impl ReconcileError {
 /// The class of an error of one call.
 pub(crate) fn retry_class(error: &ApiError) -> ReconcileRetryClass {
     match error {
-        error if error.is_transient() => {
-            error.retry_after().map_or(ReconcileRetryClass::Transient, ReconcileRetryClass::ThrottledFor)
-        }
+        error if error.is_transient() => error
+            .retry_after()
+            .map_or(ReconcileRetryClass::Transient, ReconcileRetryClass::ThrottledFor),
         // It changed while we looked: the next look sees it. Or its namespace is not there yet.
         ApiError::Refused { status: 404 | 409, .. } => ReconcileRetryClass::Transient,
         _ => ReconcileRetryClass::Denied,

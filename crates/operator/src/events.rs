@@ -15,9 +15,9 @@ use lanyard_desired::status::StatusTransition;
 use lanyard_kubernetes::ApiError;
 
 use crate::apply::write_fenced;
+use crate::cluster_key::ClusterKey;
 use crate::context::ReconcileContext;
 use crate::error::FencedWriteError;
-use crate::cluster_key::ClusterKey;
 use crate::lease::FencingToken;
 use crate::metrics::WriteVerb;
 use crate::observe::ObservedCluster;
@@ -40,7 +40,8 @@ impl EventBudgets {
         let passed = now.saturating_sub(budget.refilled_at).as_secs() / REFILL_INTERVAL.as_secs();
         let whole = u32::try_from(passed).unwrap_or(u32::MAX);
         budget.remaining = budget.remaining.saturating_add(whole).min(BURST);
-        budget.refilled_at = budget.refilled_at.saturating_add(REFILL_INTERVAL.saturating_mul(whole));
+        budget.refilled_at =
+            budget.refilled_at.saturating_add(REFILL_INTERVAL.saturating_mul(whole));
         let left = budget.remaining.checked_sub(1);
         budget.remaining = left.unwrap_or_default();
         left.is_some()
@@ -95,7 +96,12 @@ pub(crate) async fn emit_events(
     Ok(())
 }
 
-fn new_event(observed: &ObservedCluster, news: &StatusTransition, before: &str, instance: &str) -> Event {
+fn new_event(
+    observed: &ObservedCluster,
+    news: &StatusTransition,
+    before: &str,
+    instance: &str,
+) -> Event {
     let key = &observed.key;
     let now: Timestamp = observed.now;
     Event {

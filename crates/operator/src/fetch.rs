@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::StreamExt;
 use kube::api::{DynamicObject, ListParams};
 use lanyard_desired::{ObjectKey, ObservedObject, OwnedKind};
-use lanyard_kubernetes::{ApiError, KubernetesApi, ApiRetryPolicy};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy, KubernetesApi};
 
-use crate::watched_kinds::MANAGED_BY_SELECTOR;
 use crate::store::WatchStores;
-use crate::watched_resource::{WatchedResource, observed_object, name_selector};
+use crate::watched_kinds::MANAGED_BY_SELECTOR;
+use crate::watched_resource::{WatchedResource, name_selector, observed_object};
 
 /// What was read.
 #[derive(Debug, Default)]
@@ -80,12 +80,18 @@ impl FetchGroup {
     }
 
     /// Takes in what is there, and that the rest is not.
-    fn store_fetched(self, objects: Vec<DynamicObject>, stores: &WatchStores, found: &mut FetchedObjects) {
+    fn store_fetched(
+        self,
+        objects: Vec<DynamicObject>,
+        stores: &WatchStores,
+        found: &mut FetchedObjects,
+    ) {
         let subject = self.watched_resource();
         for object in objects {
             let object = subject.with_type_meta(object);
             // What was not asked for comes with the watch, which wakes whom it concerns.
-            let Some(observed) = observed_object(&object).filter(|it| self.keys.contains(&it.key)) else {
+            let Some(observed) = observed_object(&object).filter(|it| self.keys.contains(&it.key))
+            else {
                 continue;
             };
             stores.store_fetched(&observed.key, object);

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::apply::write_fenced;
 use crate::context::ReconcileContext;
 use crate::error::FencedWriteError;
-use crate::watched_kinds::WatchedKind;
 use crate::lease::FencingToken;
 use crate::metrics::WriteVerb;
 use crate::observe::ObservedCluster;
+use crate::watched_kinds::WatchedKind;
 
 /// What is applied.
 #[derive(Debug)]
@@ -46,7 +46,9 @@ pub(crate) async fn apply_fields(
     });
     let is_status = !matches!(fields, HostedClusterFields::Finalizers(_));
     match fields {
-        HostedClusterFields::Finalizers(finalizers) => object["metadata"]["finalizers"] = finalizers,
+        HostedClusterFields::Finalizers(finalizers) => {
+            object["metadata"]["finalizers"] = finalizers
+        }
         HostedClusterFields::Status(status) => object["status"] = status,
         HostedClusterFields::VersionedStatus { status, version } => {
             object["status"] = status;

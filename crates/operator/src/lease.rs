@@ -20,11 +20,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use lanyard_clock::SharedClock;
-use lanyard_kubernetes::{ApiError, KubernetesApi, ApiRetryPolicy};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy, KubernetesApi};
 use lanyard_vocabulary::format_error_chain;
 use serde_json::{Value, json};
 
-use election::{LeaseAction, LeaseRecord, ObservedLeases, ElectionInputs, plan_lease_actions};
+use election::{ElectionInputs, LeaseAction, LeaseRecord, ObservedLeases, plan_lease_actions};
 pub(crate) use lease_term::{FencingToken, LeaseTerms};
 
 /// How leases are held.
@@ -66,7 +66,11 @@ struct AcquiredShard {
 }
 
 impl LeaseCandidate {
-    pub(crate) fn new(api: KubernetesApi, settings: LeaseSettings, lease_terms: LeaseTerms) -> Self {
+    pub(crate) fn new(
+        api: KubernetesApi,
+        settings: LeaseSettings,
+        lease_terms: LeaseTerms,
+    ) -> Self {
         let leases = Api::namespaced(api.client().clone(), &settings.namespace);
         let observed_leases = ObservedLeases::default();
         Self { api, leases, settings, lease_terms, observed_leases, waits_for_resharding: false }
@@ -116,7 +120,11 @@ impl LeaseCandidate {
             is_resharding: !self.mismatched_shard_leases().is_empty(),
             now,
         };
-        let acts = plan_lease_actions(&self.observed_leases, |shard| self.shard_lease_name(shard), situation);
+        let acts = plan_lease_actions(
+            &self.observed_leases,
+            |shard| self.shard_lease_name(shard),
+            situation,
+        );
         self.log_mismatched_shards();
         let mut claimed = Vec::new();
         for act in acts {
@@ -124,13 +132,15 @@ impl LeaseCandidate {
                 LeaseAction::Release(shard) => self.release_shard(shard).await,
                 // What was not seen just now is not known to be free.
                 LeaseAction::Acquire(_) if !is_good => Ok(()),
-                LeaseAction::Renew(shard) | LeaseAction::Acquire(shard) => match self.acquire_or_renew(shard).await {
-                    Ok(news) => {
-                        claimed.extend(news);
-                        Ok(())
+                LeaseAction::Renew(shard) | LeaseAction::Acquire(shard) => {
+                    match self.acquire_or_renew(shard).await {
+                        Ok(news) => {
+                            claimed.extend(news);
+                            Ok(())
+                        }
+                        Err(error) => Err(error),
                     }
-                    Err(error) => Err(error),
-                },
+                }
             };
             is_good &= Self::log_result(done);
         }
@@ -148,7 +158,8 @@ impl LeaseCandidate {
         let selector = format!("{LEASE_LABEL}={}", self.settings.name);
         let parameters = ListParams::default().labels(&selector);
         let list = || self.leases.list(&parameters);
-        let leases = self.api.call(LEASE_RETRY_POLICY, "list the leases of the operator", list).await?;
+        let leases =
+            self.api.call(LEASE_RETRY_POLICY, "list the leases of the operator", list).await?;
         let records = leases.items.into_iter().filter_map(lease_record).collect();
         let now = self.clock().monotonic();
         self.observed_leases.observe_all(records, now);
@@ -157,8 +168,16 @@ impl LeaseCandidate {
                 self.lease_terms.stop_leading(shard);
             }
         }
-        let replicas = self.observed_leases.abandoned_leases(&self.lease_name("replica-"), ABANDONED_LEASE_RETENTION, now);
-        let shards = self.observed_leases.abandoned_leases(&self.lease_name("shard-"), ABANDONED_LEASE_RETENTION, now);
+        let replicas = self.observed_leases.abandoned_leases(
+            &self.lease_name("replica-"),
+            ABANDONED_LEASE_RETENTION,
+            now,
+        );
+        let shards = self.observed_leases.abandoned_leases(
+            &self.lease_name("shard-"),
+            ABANDONED_LEASE_RETENTION,
+            now,
+        );
         let others = shards.into_iter().filter(|name| !self.has_our_shard_count(name));
         for name in replicas.into_iter().chain(others) {
             self.delete_lease(&name, None).await?;
@@ -194,7 +213,8 @@ impl LeaseCandidate {
 
     /// The leases of shards of another division that somebody holds.
     fn mismatched_shard_leases(&self) -> Vec<&str> {
-        let held = self.observed_leases.held_leases(&self.lease_name("shard-"), self.clock().monotonic());
+        let held =
+            self.observed_leases.held_leases(&self.lease_name("shard-"), self.clock().monotonic());
         held.into_iter().filter(|name| !self.has_our_shard_count(name)).collect()
     }
 
@@ -227,7 +247,8 @@ impl LeaseCandidate {
     async fn release_and_delete_shard(&mut self, shard: u32) -> Result<(), ApiError> {
         self.release_shard(shard).await?;
         let name = self.shard_lease_name(shard);
-        let free = self.observed_leases.latest_record(&name).filter(|record| record.holder.is_none());
+        let free =
+            self.observed_leases.latest_record(&name).filter(|record| record.holder.is_none());
         let Some(version) = free.map(|record| record.version.clone()) else { return Ok(()) };
         self.delete_lease(&name, Some(version)).await
     }
@@ -284,7 +305,10 @@ impl LeaseCandidate {
             version.map(|version| Preconditions { resource_version: Some(version), uid: None });
         let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         let delete = || self.leases.delete(name, &parameters);
-        let deleted = self.api.call_optional(LEASE_RETRY_POLICY, format!("delete lease {name}"), delete).await;
+        let deleted = self
+            .api
+            .call_optional(LEASE_RETRY_POLICY, format!("delete lease {name}"), delete)
+            .await;
         deleted.map(drop)
     }
 
@@ -367,7 +391,8 @@ fn renewal_patch(
 }
 
 /// A renewal must come in time for another try.
-const LEASE_RETRY_POLICY: ApiRetryPolicy = ApiRetryPolicy { attempt_timeout: Duration::from_secs(4), attempts: 1 };
+const LEASE_RETRY_POLICY: ApiRetryPolicy =
+    ApiRetryPolicy { attempt_timeout: Duration::from_secs(4), attempts: 1 };
 /// How long writes on their way are waited for before a shard is let go.
 const DRAIN_POLLS: u32 = 200;
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(50);

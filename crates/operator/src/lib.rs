@@ -23,43 +23,43 @@
 //! ```
 
 mod apply;
-mod namespace_owner;
+mod classification;
+mod cluster_key;
 mod conflict_backoff;
 mod context;
 mod deletion;
+mod deletion_status;
+mod dependents;
 mod encryption_key;
 mod error;
 mod events;
+mod fetch;
 mod finalizer;
-mod dependents;
 mod hosted_cluster;
-mod classification;
-mod cluster_key;
-mod watched_kinds;
 mod lease;
 mod metrics;
+mod namespace_owner;
 mod objects;
 mod observe;
 mod operator;
-mod deletion_status;
+pub mod permissions;
 mod plan;
 mod queue;
-mod fetch;
 mod reconcile;
-pub mod permissions;
 mod settings;
 mod shared_credentials;
 mod status;
 mod store;
 mod unowned_objects;
+mod watched_kinds;
 mod watched_resource;
 
-pub use finalizer::FINALIZER;
 pub use classification::MANAGED_SERVICE;
 pub use cluster_key::{ClusterKey, ParseClusterKeyError};
+pub use finalizer::FINALIZER;
 pub use lease::LeaseSettings;
 pub use operator::Operator;
 pub use plan::ClusterPlan;
-pub use settings::{OperatorSettings, OperatorRole};
+pub use settings::{OperatorRole, OperatorSettings};
 pub use status::STATUS_FIELD_MANAGER;
 //

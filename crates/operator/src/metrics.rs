@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lanyard_clock::SharedClock;
 use lanyard_desired::forecast::RenewalPolicy;
-use lanyard_desired::metrics::{METRICS, IdentityMetric, identity_samples};
+use lanyard_desired::metrics::{IdentityMetric, METRICS, identity_samples};
 use lanyard_kubernetes::ApiError;
 use lanyard_telemetry::label_values;
 use lanyard_telemetry::prometheus_client::collector::Collector;
@@ -21,11 +21,11 @@ use lanyard_telemetry::prometheus_client::metrics::histogram::Histogram;
 use lanyard_telemetry::prometheus_client::registry::Registry;
 
 use crate::error::error_category;
-use crate::watched_kinds::WatchedKind;
 use crate::lease::LeaseTerms;
 use crate::queue::ReconcileQueue;
 use crate::settings::OperatorRole;
 use crate::store::{KindState, WatchStores};
+use crate::watched_kinds::WatchedKind;
 
 /// The numbers of the operator. Clones count together.
 #[derive(Debug, Clone, Default)]
@@ -126,7 +126,12 @@ impl OperatorMetrics {
     }
 
     /// Something was written, or was to be.
-    pub(crate) fn record_write(&self, kind: &'static str, verb: WriteVerb, error: Option<&ApiError>) {
+    pub(crate) fn record_write(
+        &self,
+        kind: &'static str,
+        verb: WriteVerb,
+        error: Option<&ApiError>,
+    ) {
         let result = error.map_or("good", error_category);
         self.0.writes.get_or_create(&ApiWriteLabels { kind, verb, result }).inc();
     }
@@ -234,4 +239,5 @@ impl fmt::Debug for OperatorStateCollector {
 }
 
 /// From a look at what is settled to a look that makes everything.
-const DURATION_BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+const DURATION_BUCKETS: [f64; 12] =
+    [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use lanyard_api::{HostedCluster, HostedControlPlane};
-use lanyard_desired::objects::{MANAGED_BY_VALUE, MANAGED_BY_LABEL};
-use lanyard_desired::{OwnedKind, ObjectWriter};
+use lanyard_desired::objects::{MANAGED_BY_LABEL, MANAGED_BY_VALUE};
+use lanyard_desired::{ObjectWriter, OwnedKind};
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
 
 use crate::apply::ObjectApplier;
@@ -70,26 +70,35 @@ impl OwnershipMarks {
 
     /// What the namespace is for a cluster: `<namespace>/<name>`.
     pub(crate) fn owner_for(&self, cluster: &str) -> NamespaceOwner {
-        let is_ours = self.is_of_control_plane && self.cluster_annotation.as_deref() == Some(cluster);
+        let is_ours =
+            self.is_of_control_plane && self.cluster_annotation.as_deref() == Some(cluster);
         if is_ours { NamespaceOwner::Ours } else { NamespaceOwner::Foreign }
     }
 }
 
 /// Finds out whose a namespace is that no watch tells of: only what bears our label is watched.
-pub(crate) async fn read_namespace_owner(context: &ReconcileContext, observed: &mut ObservedCluster) {
-    if context.settings.role == OperatorRole::IdentityOnly || observed.namespace_owner != NamespaceOwner::Unchecked {
+pub(crate) async fn read_namespace_owner(
+    context: &ReconcileContext,
+    observed: &mut ObservedCluster,
+) {
+    if context.settings.role == OperatorRole::IdentityOnly
+        || observed.namespace_owner != NamespaceOwner::Unchecked
+    {
         return;
     }
     let namespaces = WatchedResource::owned(OwnedKind::Namespace).api(context.api.client(), None);
     let name = &observed.namespace;
     let parameters = ListParams::default().fields(&name_selector(name));
     let list = || namespaces.list_metadata(&parameters);
-    let found = context.api.call(ApiRetryPolicy::STANDARD, format!("list Namespace {name}"), list).await;
+    let found =
+        context.api.call(ApiRetryPolicy::STANDARD, format!("list Namespace {name}"), list).await;
     observed.namespace_owner = match found.map(|found| found.items) {
         Ok(found) => {
             let found = found.iter().find(|it| it.metadata.name.as_ref() == Some(name));
             let key = observed.key.to_string();
-            found.map_or(NamespaceOwner::Absent, |found| OwnershipMarks::of(&found.metadata).owner_for(&key))
+            found.map_or(NamespaceOwner::Absent, |found| {
+                OwnershipMarks::of(&found.metadata).owner_for(&key)
+            })
         }
         Err(error) => NamespaceOwner::Unknown(error),
     };
@@ -139,8 +148,10 @@ mod tests {
         const NAMED: (&str, &str) = (HostedCluster::CLUSTER_ANNOTATION, "kube/system");
         const OTHER: (&str, &str) = (HostedCluster::CLUSTER_ANNOTATION, "kube/other");
         let created = (CREATED_ANNOTATION, "true");
-        let (reference, ours) =
-            ((HostedControlPlane::CONTROL_PLANE_LABEL, "true"), (MANAGED_BY_LABEL, MANAGED_BY_VALUE));
+        let (reference, ours) = (
+            (HostedControlPlane::CONTROL_PLANE_LABEL, "true"),
+            (MANAGED_BY_LABEL, MANAGED_BY_VALUE),
+        );
         let cases: [(&[_], &[_], NamespaceOwner); 10] = [
             (&[], &[], NamespaceOwner::Foreign),
             (&[], &[NAMED], NamespaceOwner::Foreign),

@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use lanyard_desired::diff::FieldPath;
 use lanyard_desired::drift::ChangedObject;
-use lanyard_desired::objects::{DesiredObjectInputs, ControlPlaneOwner, cluster_label};
-use lanyard_desired::{ObjectChange, DesiredObject, ObjectKey, PruneScope, desired_objects, diff_objects};
+use lanyard_desired::objects::{ControlPlaneOwner, DesiredObjectInputs, cluster_label};
+use lanyard_desired::{
+    DesiredObject, ObjectChange, ObjectKey, PruneScope, desired_objects, diff_objects,
+};
 use lanyard_kubernetes::ApiError;
 
 use crate::apply::{AppliedChanges, ObjectApplier};
+use crate::classification::ValidCluster;
 use crate::conflict_backoff::WriteTarget;
 use crate::context::ReconcileContext;
 use crate::encryption_key::prerequisite_secret;
-use crate::classification::ValidCluster;
-use crate::observe::ObservedCluster;
 use crate::fetch::{FetchedObjects, fetch_objects};
-use crate::store::{ObjectsToCompare, DesiredDigests, desired_digests};
+use crate::observe::ObservedCluster;
+use crate::store::{DesiredDigests, ObjectsToCompare, desired_digests};
 use crate::unowned_objects::fetch_unowned;
 
 /// What differs, and what was compared.
@@ -57,7 +59,8 @@ pub(crate) async fn compare_objects(
     let wished = desired_digests(&desired);
     let mut known = context.stores.objects_to_compare(&observed.namespace, &wished);
     let found =
-        fetch_objects(applier.api, applier.stores, std::mem::take(&mut known.without_content)).await;
+        fetch_objects(applier.api, applier.stores, std::mem::take(&mut known.without_content))
+            .await;
     known.observed.extend(found.objects);
     // What cannot be read now is left as it is, and everything else goes on.
     desired.retain(|object| !found.unread.contains(&object.key));
@@ -80,7 +83,15 @@ pub(crate) async fn compare_objects(
     // What is settled is desired: it was left out of the comparison alone.
     changes.retain(|change| !known.in_sync.contains(change.key()));
     let (settled, encrypts) = (known.in_sync, usable.cluster.encryption.is_some());
-    ObjectComparison { changes, to_compare: open, in_sync: settled, has_encryption: encrypts, compared_versions: versions, desired_digests: wished, errors }
+    ObjectComparison {
+        changes,
+        to_compare: open,
+        in_sync: settled,
+        has_encryption: encrypts,
+        compared_versions: versions,
+        desired_digests: wished,
+        errors,
+    }
 }
 
 fn live_versions(known: &ObjectsToCompare) -> Vec<(ObjectKey, String)> {
@@ -90,7 +101,11 @@ fn live_versions(known: &ObjectsToCompare) -> Vec<(ObjectKey, String)> {
 
 /// What is desired, without the kinds that cannot be used: what brings their objects is broken, and
 /// all else goes on.
-fn desired_for_cluster(context: &ReconcileContext, observed: &ObservedCluster, usable: &ValidCluster) -> Vec<DesiredObject> {
+fn desired_for_cluster(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    usable: &ValidCluster,
+) -> Vec<DesiredObject> {
     let settings = &context.settings;
     let inputs = DesiredObjectInputs {
         wire: &usable.wire,
@@ -109,7 +124,9 @@ fn desired_for_cluster(context: &ReconcileContext, observed: &ObservedCluster, u
 /// What is not desired is deleted only where the control plane that owns it is known.
 const fn pruning_scope<'a>(owner: &'a ControlPlaneOwner, label: &'a str) -> PruneScope<'a> {
     match owner {
-        ControlPlaneOwner::Known(uid) => PruneScope::OwnedBy { cluster_label: label, owner_uid: uid.as_str() },
+        ControlPlaneOwner::Known(uid) => {
+            PruneScope::OwnedBy { cluster_label: label, owner_uid: uid.as_str() }
+        }
         ControlPlaneOwner::Absent | ControlPlaneOwner::WithoutUid => PruneScope::Never,
     }
 }
@@ -150,7 +167,12 @@ impl ObjectComparison {
                 let paths = conflict_paths(paths.remove(key).unwrap_or_default(), rival.as_deref());
                 ChangedObject { object: key.to_string(), paths }
             };
-            context.record_write(&observed.key, WriteTarget::Object(key), self.desired_digest(key), told);
+            context.record_write(
+                &observed.key,
+                WriteTarget::Object(key),
+                self.desired_digest(key),
+                told,
+            );
         }
         if !applied.written.is_empty() {
             self.recompare_after_writes(observed, applier);
@@ -165,12 +187,14 @@ impl ObjectComparison {
         observed: &ObservedCluster,
     ) -> (Vec<ObjectChange>, Option<Duration>) {
         let (mut open, mut held) = (Vec::new(), None);
-        let secret = |change: &ObjectChange| prerequisite_secret(change).filter(|_| self.has_encryption);
+        let secret =
+            |change: &ObjectChange| prerequisite_secret(change).filter(|_| self.has_encryption);
         let is_ready = |secret: &ObjectKey| self.is_in_sync(secret);
         let waiting: Vec<_> =
             self.changes.iter().filter_map(secret).filter(|it| !is_ready(it)).collect();
         for change in std::mem::take(&mut self.changes) {
-            let (subject, wish) = (WriteTarget::Object(change.key()), self.desired_digest(change.key()));
+            let (subject, wish) =
+                (WriteTarget::Object(change.key()), self.desired_digest(change.key()));
             match context.backoff_until(&observed.key, subject, wish) {
                 Some(due) if change.is_write() => held = held.into_iter().chain([due]).min(),
                 _ => open.push(change),
@@ -179,7 +203,9 @@ impl ObjectComparison {
         // What of it is not about to be made keeps what rolls for it from rolling.
         let is_made = |it: &ObjectKey| open.iter().any(|made| made.is_write() && made.key() == it);
         let left: Vec<_> = waiting.into_iter().filter(|secret| !is_made(secret)).collect();
-        open.retain(|change| prerequisite_secret(change).is_none_or(|secret| !left.contains(&secret)));
+        open.retain(|change| {
+            prerequisite_secret(change).is_none_or(|secret| !left.contains(&secret))
+        });
         (open, held)
     }
 
@@ -200,8 +226,12 @@ impl ObjectComparison {
 
     /// Remembers what is as it should be.
     fn mark_in_sync(&self, observed: &ObservedCluster, applier: ObjectApplier<'_>) {
-        let good: Vec<_> =
-            self.compared_versions.iter().filter(|(key, _)| self.is_in_sync(key)).cloned().collect();
+        let good: Vec<_> = self
+            .compared_versions
+            .iter()
+            .filter(|(key, _)| self.is_in_sync(key))
+            .cloned()
+            .collect();
         applier.stores.mark_in_sync(&observed.namespace, &good, &self.desired_digests);
     }
 
@@ -212,7 +242,9 @@ impl ObjectComparison {
                 let paths = why.iter().map(FieldPath::to_string).collect();
                 Some(ChangedObject { object: object.key.to_string(), paths })
             }
-            ObjectChange::Apply { object, differing_fields: why, unowned_fields: foreign, .. } => {
+            ObjectChange::Apply {
+                object, differing_fields: why, unowned_fields: foreign, ..
+            } => {
                 let paths = why.iter().chain(foreign).map(FieldPath::to_string).collect();
                 Some(ChangedObject { object: object.key.to_string(), paths })
             }

@@ -9,11 +9,11 @@ use lanyard_desired::status::{ObservedPod, ObservedVolume};
 use lanyard_desired::{ObjectKey, OwnedKind};
 use lanyard_kubernetes::ApiError;
 
-use crate::namespace_owner::NamespaceOwner;
-use crate::context::ReconcileContext;
 use crate::cluster_key::ClusterKey;
+use crate::context::ReconcileContext;
+use crate::namespace_owner::NamespaceOwner;
+use crate::store::{CachedCluster, IdentitiesReport, KindState, control_plane_namespace};
 use crate::watched_kinds::WatchedKind;
-use crate::store::{CachedCluster, KindState, IdentitiesReport, control_plane_namespace};
 
 /// What is known of a cluster.
 #[derive(Debug, Clone)]
@@ -59,7 +59,9 @@ pub(crate) fn observe(context: &ReconcileContext, key: &ClusterKey) -> Option<Ob
     Some(ObservedCluster {
         key: key.clone(),
         cluster,
-        namespace_owner: stores.ownership_marks(&namespace).map_or(NamespaceOwner::Unchecked, |it| it.owner_for(&key.to_string())),
+        namespace_owner: stores
+            .ownership_marks(&namespace)
+            .map_or(NamespaceOwner::Unchecked, |it| it.owner_for(&key.to_string())),
         oldest_cluster: stores.oldest_cluster_in(&namespace),
         owner: owner.map_or(ControlPlaneOwner::Absent, ControlPlaneOwner::Known),
         pods,
@@ -94,7 +96,9 @@ impl ObservedCluster {
 fn list_unavailable_kinds(context: &ReconcileContext) -> Vec<UnavailableWatchedKind> {
     let kinds = WatchedKind::of(context.settings.role).into_iter();
     let lacking = kinds.filter_map(|kind| match context.stores.kind_state(kind) {
-        KindState::Unusable(error) => Some(UnavailableWatchedKind { kind, error, is_skipped: true }),
+        KindState::Unusable(error) => {
+            Some(UnavailableWatchedKind { kind, error, is_skipped: true })
+        }
         KindState::Stale(error) => Some(UnavailableWatchedKind { kind, error, is_skipped: false }),
         KindState::Unlisted | KindState::Listed => None,
     });

@@ -10,25 +10,25 @@ use futures::FutureExt as _;
 use lanyard_clock::SharedClock;
 use lanyard_kubernetes::{KubernetesApi, WatchUpdate};
 use lanyard_telemetry::prometheus_client::registry::Registry;
-use lanyard_telemetry::{ReadinessGate, Readiness};
+use lanyard_telemetry::{Readiness, ReadinessGate};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::cluster_key::ClusterKey;
 use crate::conflict_backoff::ConflictBackoff;
 use crate::context::ReconcileContext;
 use crate::error::ReconcileError;
 use crate::events::EventBudgets;
-use crate::cluster_key::ClusterKey;
-use crate::watched_kinds::WatchedKind;
 use crate::lease::{LeaseCandidate, LeaseTerms};
-use crate::metrics::{OperatorStateCollector, OperatorMetrics};
-use crate::queue::{Requeue, ReconcileQueue, ReconcileId, ReconcileTrigger};
+use crate::metrics::{OperatorMetrics, OperatorStateCollector};
+use crate::queue::{ReconcileId, ReconcileQueue, ReconcileTrigger, Requeue};
 use crate::reconcile::reconcile;
-use crate::settings::{OperatorSettings, OperatorRole};
+use crate::settings::{OperatorRole, OperatorSettings};
 use crate::shared_credentials::SharedCredentials;
 use crate::status::HOSTED_CLUSTER_CONDITIONS;
-use crate::store::{ComparisonScope, KindState, WatchStores, ListProgress};
+use crate::store::{ComparisonScope, KindState, ListProgress, WatchStores};
+use crate::watched_kinds::WatchedKind;
 
 /// The operator of one process.
 pub struct Operator {
@@ -259,7 +259,9 @@ impl Operator {
 
     async fn reconcile_cluster(&self, key: &ClusterKey, turn: ReconcileId) {
         // What another replica leads is woken when that changes.
-        let Some(fence) = self.lease_terms.fencing_token(key) else { return self.dequeue_if_not_leader(key) };
+        let Some(fence) = self.lease_terms.fencing_token(key) else {
+            return self.dequeue_if_not_leader(key);
+        };
         let clock = self.context.api.clock();
         let began = clock.monotonic();
         // One cluster that leads into a defect takes no worker from all others. Nothing of a look is
@@ -282,7 +284,9 @@ impl Operator {
         }
         if let Err(error) = &outcome {
             // What may pass by itself is nobody's business at once.
-            if failures >= FAILURES_BEFORE_WARNING || !matches!(again, Requeue::RetrySoon | Requeue::RetryAfter(_)) {
+            if failures >= FAILURES_BEFORE_WARNING
+                || !matches!(again, Requeue::RetrySoon | Requeue::RetryAfter(_))
+            {
                 tracing::warn!(cluster = %key, failures, hint = error.hint(), "{error}");
             } else {
                 tracing::debug!(cluster = %key, failures, "{error}");

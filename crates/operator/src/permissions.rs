@@ -59,7 +59,12 @@ pub const PERMISSIONS: &[ApiPermission] = &[
     permission(HYPERSHIFT, "hostedclusters", &["patch"], RequiredBy::RoleAll),
     permission(HYPERSHIFT, "hostedclusters/status", &["patch"], RequiredBy::RoleAll),
     permission(HYPERSHIFT, "hostedcontrolplanes", MANAGE, RequiredBy::RoleAll),
-    permission(HYPERSHIFT, "hostedcontrolplanes/finalizers", &["update"], RequiredBy::OwnerEnforcement),
+    permission(
+        HYPERSHIFT,
+        "hostedcontrolplanes/finalizers",
+        &["update"],
+        RequiredBy::OwnerEnforcement,
+    ),
     permission(
         "lanyard.dev",
         "hostedclusteridentities",
@@ -94,7 +99,12 @@ pub const PERMISSIONS: &[ApiPermission] = &[
         names: &[lanyard_desired::workload::CANARY_CLUSTER_ROLE],
         required_by: RequiredBy::RoleAll,
     },
-    permission("infrastructure.cluster.x-k8s.io", "azureclusteridentities", MANAGE, RequiredBy::RoleAll),
+    permission(
+        "infrastructure.cluster.x-k8s.io",
+        "azureclusteridentities",
+        MANAGE,
+        RequiredBy::RoleAll,
+    ),
     // What other operators end is asked for at the end of a cluster.
     permission(HYPERSHIFT, "nodepools", LIST, RequiredBy::RoleAll),
     permission("cluster.x-k8s.io", "clusters", LIST, RequiredBy::RoleAll),

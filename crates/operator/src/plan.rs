@@ -11,11 +11,11 @@ use lanyard_kubernetes::ApiError;
 use tokio::task::JoinSet;
 
 use crate::apply::ObjectApplier;
-use crate::namespace_owner::{self, NamespaceOwner};
-use crate::encryption_key;
 use crate::classification::{ClusterClassification, ClusterPause, classify_cluster};
 use crate::cluster_key::ClusterKey;
+use crate::encryption_key;
 use crate::lease::LeaseTerms;
+use crate::namespace_owner::{self, NamespaceOwner};
 use crate::objects::{NamespaceAge, compare_objects};
 use crate::observe::observe;
 use crate::operator::Operator;
@@ -55,12 +55,16 @@ impl Operator {
         if observed.owner == ControlPlaneOwner::Absent {
             observed.owner = ControlPlaneOwner::WithoutUid;
         }
-        let says = |text: String, is_good| Some(ClusterPlan { key: key.clone(), text, is_applicable: is_good });
+        let says = |text: String, is_good| {
+            Some(ClusterPlan { key: key.clone(), text, is_applicable: is_good })
+        };
         if observed.cluster.is_deleting {
             return says("it is being deleted: what was made for it would go\n".to_owned(), true);
         }
         let usable = match classify_cluster(&observed, &context.settings) {
-            ClusterClassification::OtherKind(kind) => return says(format!("nothing: this is {kind}\n"), true),
+            ClusterClassification::OtherKind(kind) => {
+                return says(format!("nothing: this is {kind}\n"), true);
+            }
             ClusterClassification::Invalid(problems) => {
                 let lines = problems.iter().map(|problem| format!("cannot be used: {problem}\n"));
                 return says(lines.collect(), false);
@@ -77,7 +81,8 @@ impl Operator {
         let fence = LeaseTerms::permanent(clock).fencing_token(key)?;
         let (api, stores, metrics) = (&context.api, &*context.stores, &context.metrics);
         let applier = ObjectApplier { api, stores, metrics, fencing_token: &fence };
-        let paused = if usable.pause == ClusterPause::None { "" } else { "paused: nothing is written\n" };
+        let paused =
+            if usable.pause == ClusterPause::None { "" } else { "paused: nothing is written\n" };
         let left_out: Vec<_> = observed
             .unavailable_kinds
             .iter()
@@ -87,17 +92,17 @@ impl Operator {
         if let NamespaceOwner::Unknown(error) = &observed.namespace_owner {
             return says(comparison_failure(error), false);
         }
-        let (key_step, is_good) = match encryption_key::next_key_step(context, &observed, &usable).await
-        {
-            Ok(KeyRotationStep::Unchanged) => (String::new(), true),
-            Ok(KeyRotationStep::Record { message, .. }) => {
-                (format!("recorded first, in status.secretEncryption: {message}\n"), true)
-            }
-            Ok(KeyRotationStep::WouldLoseKey(problem)) => {
-                return says(format!("cannot be used: {problem}\n"), false);
-            }
-            Err(error) => (format!("cannot be compared: {error}; {}\n", error.hint()), false),
-        };
+        let (key_step, is_good) =
+            match encryption_key::next_key_step(context, &observed, &usable).await {
+                Ok(KeyRotationStep::Unchanged) => (String::new(), true),
+                Ok(KeyRotationStep::Record { message, .. }) => {
+                    (format!("recorded first, in status.secretEncryption: {message}\n"), true)
+                }
+                Ok(KeyRotationStep::WouldLoseKey(problem)) => {
+                    return says(format!("cannot be used: {problem}\n"), false);
+                }
+                Err(error) => (format!("cannot be compared: {error}; {}\n", error.hint()), false),
+            };
         let namespace = match observed.namespace_owner {
             NamespaceOwner::Absent => NamespaceAge::New,
             _ => NamespaceAge::Existing,

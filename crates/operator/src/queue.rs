@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::cluster_key::ClusterKey;
 use schedule::ReconcileSchedule;
-pub(crate) use schedule::{Requeue, ReconcileId, ReconcileTrigger};
+pub(crate) use schedule::{ReconcileId, ReconcileTrigger, Requeue};
 
 /// The queue of one process: several workers take from it. Clones share it.
 #[derive(Clone)]

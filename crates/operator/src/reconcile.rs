@@ -8,15 +8,15 @@ use lanyard_desired::drift::ChangedObject;
 use lanyard_kubernetes::ApiError;
 
 use crate::apply::ObjectApplier;
-use crate::namespace_owner::{self, NamespaceOwner};
+use crate::classification::{ClusterClassification, ClusterPause, ValidCluster, classify_cluster};
+use crate::cluster_key::ClusterKey;
 use crate::context::ReconcileContext;
 use crate::deletion;
 use crate::encryption_key::{self, KeyPromotion, KeyRecordOutcome};
 use crate::error::ReconcileError;
 use crate::finalizer::{self, FinalizerOutcome};
-use crate::classification::{ClusterClassification, ClusterPause, ValidCluster, classify_cluster};
-use crate::cluster_key::ClusterKey;
 use crate::lease::FencingToken;
+use crate::namespace_owner::{self, NamespaceOwner};
 use crate::objects::{NamespaceAge, compare_objects, objects_with_conflicts};
 use crate::observe::{ObservedCluster, control_plane_key, observe};
 use crate::queue::Requeue;
@@ -59,7 +59,9 @@ pub(crate) async fn reconcile(
             }
             let left = list_unapplied_changes(context, &observed, made.as_ref().ok());
             let heard = match &made {
-                Ok(ApplyOutcome { blocking_problems: Some(problems), .. }) => StatusInputs::of_invalid(problems),
+                Ok(ApplyOutcome { blocking_problems: Some(problems), .. }) => {
+                    StatusInputs::of_invalid(problems)
+                }
                 _ => StatusInputs { unapplied_changes: &left, ..StatusInputs::of(usable) },
             };
             // What was written is there, and is no news to the watch.
@@ -70,7 +72,8 @@ pub(crate) async fn reconcile(
             // What failed keeps nobody from being told how the identities are.
             let told = status::report_status(context, &observed, &look, fence).await;
             let made = made?;
-            let held = made.backoff_until.into_iter().chain(told.as_ref().ok().copied().flatten()).min();
+            let held =
+                made.backoff_until.into_iter().chain(told.as_ref().ok().copied().flatten()).min();
             let next = look.next_change.or_earlier(held.map(|due| context.wall_time(due)));
             let again = made.requeue(next, usable.pause, &observed);
             told?;
@@ -130,8 +133,9 @@ async fn apply_cluster(
     }
     // The control plane owns everything else, and another look would come after those of all clusters
     // that wait. What is wished anew meanwhile takes a look from the beginning: its keys come first.
-    let same =
-        |it: &ObservedCluster| it.cluster.has_same_spec(&observed.cluster) && !it.cluster.is_deleting;
+    let same = |it: &ObservedCluster| {
+        it.cluster.has_same_spec(&observed.cluster) && !it.cluster.is_deleting
+    };
     let Some(observed) = observe(context, &observed.key).filter(same) else { return Ok(made) };
     match classify_cluster(&observed, &context.settings) {
         ClusterClassification::Valid(usable) if usable.pause == ClusterPause::None => {
@@ -161,8 +165,12 @@ async fn establish_preconditions(
     if added == FinalizerOutcome::Added && encryption_key::lacks_key_record(context, usable) {
         // The record goes on from another version than was looked at: from the one that the answer
         // told, or from what the watch has yet to tell.
-        let is_known = observe(context, &observed.key).is_some_and(|it| finalizer::has_finalizer(&it));
-        return Ok(ControlFlow::Break(ApplyOutcome { requeue_now: is_known, ..ApplyOutcome::default() }));
+        let is_known =
+            observe(context, &observed.key).is_some_and(|it| finalizer::has_finalizer(&it));
+        return Ok(ControlFlow::Break(ApplyOutcome {
+            requeue_now: is_known,
+            ..ApplyOutcome::default()
+        }));
     }
     if let FinalizerOutcome::BackoffUntil(until) = added {
         ground.backoff_until = Some(until);
@@ -176,7 +184,10 @@ async fn establish_preconditions(
         }
         KeyRecordOutcome::KeyLost(problem) => {
             let lost = Some(ValidationProblems::from_iter([problem]));
-            return Ok(ControlFlow::Break(ApplyOutcome { blocking_problems: lost, ..ApplyOutcome::default() }));
+            return Ok(ControlFlow::Break(ApplyOutcome {
+                blocking_problems: lost,
+                ..ApplyOutcome::default()
+            }));
         }
     }
     Ok(ControlFlow::Continue(ground))
@@ -190,20 +201,25 @@ async fn apply_objects(
     applier: ObjectApplier<'_>,
     ground: &ApplyPreconditions,
 ) -> ApplyOutcome {
-    let mut comparison = compare_objects(context, observed, usable, applier, ground.namespace).await;
+    let mut comparison =
+        compare_objects(context, observed, usable, applier, ground.namespace).await;
     let mut errors = std::mem::take(&mut comparison.errors);
     errors.extend(ground.record_errors.iter().cloned());
     if usable.pause != ClusterPause::None {
         let error = (!errors.is_empty()).then_some(ReconcileError::Calls(errors));
-        return ApplyOutcome { unapplied_changes: comparison.unapplied_changes(), error, ..ApplyOutcome::default() };
+        return ApplyOutcome {
+            unapplied_changes: comparison.unapplied_changes(),
+            error,
+            ..ApplyOutcome::default()
+        };
     }
     // What else is contested or refused keeps no key from writing.
     let carriers = encryption_key::encryption_objects(&observed.namespace);
     if ground.skips_encryption_objects {
         comparison.skip_objects(&carriers);
     }
-    let has_keys =
-        !ground.skips_encryption_objects && carriers.iter().all(|carrier| comparison.is_in_sync(carrier));
+    let has_keys = !ground.skips_encryption_objects
+        && carriers.iter().all(|carrier| comparison.is_in_sync(carrier));
     let control_plane = control_plane_key(&observed.key, &observed.namespace);
     let (applied, due) = comparison.apply_changes(context, observed, applier).await;
     let left = objects_with_conflicts(&applied.failures);
@@ -222,7 +238,9 @@ async fn apply_objects(
                         errors.extend(refused);
                         held = held.into_iter().chain(until).min();
                     }
-                    KeyRecordOutcome::Unchanged | KeyRecordOutcome::Changed | KeyRecordOutcome::KeyLost(_) => {}
+                    KeyRecordOutcome::Unchanged
+                    | KeyRecordOutcome::Changed
+                    | KeyRecordOutcome::KeyLost(_) => {}
                 }
             }
             Err(ReconcileError::Calls(refused)) => errors.extend(refused),
@@ -235,11 +253,23 @@ async fn apply_objects(
     } else {
         (!errors.is_empty()).then_some(ReconcileError::Calls(errors))
     };
-    ApplyOutcome { unapplied_changes: left, error, has_written, backoff_until: held, requeue_now: goes_on, awaits_rollout, blocking_problems: None }
+    ApplyOutcome {
+        unapplied_changes: left,
+        error,
+        has_written,
+        backoff_until: held,
+        requeue_now: goes_on,
+        awaits_rollout,
+        blocking_problems: None,
+    }
 }
 
 /// What stays different, or does not stay as it is made, because of others.
-fn list_unapplied_changes(context: &ReconcileContext, observed: &ObservedCluster, made: Option<&ApplyOutcome>) -> Vec<ChangedObject> {
+fn list_unapplied_changes(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    made: Option<&ApplyOutcome>,
+) -> Vec<ChangedObject> {
     let mut left = made.map(|made| made.unapplied_changes.clone()).unwrap_or_default();
     let now = context.api.clock().monotonic();
     let contested = context.conflict_backoff.lock().conflicts(&observed.key, now).into_iter();

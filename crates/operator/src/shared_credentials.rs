@@ -22,8 +22,10 @@ impl SharedCredentials {
     ) -> BTreeSet<ClusterKey> {
         let vault = cluster.vault.name.as_str().to_ascii_lowercase();
         let name = |secret: &str| (vault.clone(), secret.to_ascii_lowercase());
-        let named: BTreeSet<_> =
-            cluster.running_components().map(|(_, identity)| name(identity.secret_name.as_str())).collect();
+        let named: BTreeSet<_> = cluster
+            .running_components()
+            .map(|(_, identity)| name(identity.secret_name.as_str()))
+            .collect();
         if self.secrets_by_cluster.get(key) != Some(&named) {
             self.remove_cluster(key);
             for place in &named {

@@ -8,31 +8,36 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lanyard_api::hosted_cluster_identities::HostedClusterIdentitiesStatus;
 use lanyard_api::{HostedCluster, HostedClusterIdentities};
-use lanyard_desired::deletion::{self, Dependents, DeletionStatus};
-use lanyard_desired::drift::{self, ChangedObject, Drift, DriftFinding, UnavailableKind, DriftHistory};
-use lanyard_desired::status::{self, ObservedClasses, ClusterValidation, EventType, StatusTransition};
+use lanyard_desired::deletion::{self, DeletionStatus, Dependents};
+use lanyard_desired::drift::{
+    self, ChangedObject, Drift, DriftFinding, DriftHistory, UnavailableKind,
+};
+use lanyard_desired::status::{
+    self, ClusterValidation, EventType, ObservedClasses, StatusTransition,
+};
 use lanyard_desired::workload::CanaryCalls;
 use lanyard_desired::{
-    OwnedKind, ValidationProblem, ValidationProblems, ValidatedHostedCluster, ObjectWriter, lint_shared_credentials, validate,
+    ObjectWriter, OwnedKind, ValidatedHostedCluster, ValidationProblem, ValidationProblems,
+    lint_shared_credentials, validate,
 };
 use lanyard_kubernetes::ApiError;
 use serde_json::json;
 
 use crate::apply::write_fenced;
+use crate::classification::ValidCluster;
+use crate::cluster_key::ClusterKey;
 use crate::conflict_backoff::{WriteTarget, digest_without_timestamps};
 use crate::context::ReconcileContext;
+use crate::deletion_status::{self, CLEANED_UP};
 use crate::error::FencedWriteError;
 use crate::events;
 use crate::hosted_cluster::{self, HostedClusterFields};
-use crate::classification::ValidCluster;
-use crate::cluster_key::ClusterKey;
-use crate::watched_kinds::WatchedKind;
 use crate::lease::FencingToken;
 use crate::metrics::WriteVerb;
 use crate::observe::ObservedCluster;
-use crate::deletion_status::{self, CLEANED_UP};
 use crate::queue::Requeue;
 use crate::settings::OperatorRole;
+use crate::watched_kinds::WatchedKind;
 
 /// The field manager of [`HostedClusterIdentities`], in every role.
 pub const STATUS_FIELD_MANAGER: &str = "lanyard-identities";
@@ -61,12 +66,20 @@ pub(crate) struct StatusInputs<'a> {
 impl<'a> StatusInputs<'a> {
     /// Of a cluster that can be used.
     pub(crate) const fn of(usable: &'a ValidCluster) -> Self {
-        Self { state: ClusterValidation::Valid(&usable.cluster), lints: &usable.lints, unapplied_changes: &[] }
+        Self {
+            state: ClusterValidation::Valid(&usable.cluster),
+            lints: &usable.lints,
+            unapplied_changes: &[],
+        }
     }
 
     /// Of a cluster that cannot be used.
     pub(crate) const fn of_invalid(problems: &'a ValidationProblems) -> Self {
-        Self { state: ClusterValidation::Invalid(problems), lints: problems, unapplied_changes: &[] }
+        Self {
+            state: ClusterValidation::Invalid(problems),
+            lints: problems,
+            unapplied_changes: &[],
+        }
     }
 }
 
@@ -155,7 +168,8 @@ pub(crate) async fn report_status(
         None => before.cloned(),
     };
     let news = parting.as_ref().zip(look.deletion_status.as_ref());
-    let news = news.and_then(|(told, parting)| deletion_status::deletion_transition(parting, told, before));
+    let news = news
+        .and_then(|(told, parting)| deletion_status::deletion_transition(parting, told, before));
     let is_over = before.is_some() && parting.is_none();
     let conditions: Vec<_> = now.conditions.iter().cloned().chain(parting).collect();
     if !is_over && !conditions_differ(&observed.cluster.conditions, &conditions) {
@@ -166,7 +180,9 @@ pub(crate) async fn report_status(
     if due.is_none() {
         events::emit_events(context, observed, news.as_slice(), fence).await?;
         apply_conditions(context, observed, &conditions, fence).await?;
-        context.record_write(key, WriteTarget::Conditions, wish, || WriteTarget::Conditions.describe_conflict(key));
+        context.record_write(key, WriteTarget::Conditions, wish, || {
+            WriteTarget::Conditions.describe_conflict(key)
+        });
     }
     Ok(held.into_iter().chain(due).min())
 }
@@ -182,7 +198,10 @@ fn status_observation<'a>(
         cluster: heard.state,
         generation: observed.cluster.generation,
         now: observed.now,
-        classes: observed.classes.as_ref().map_or(ObservedClasses::Unknown, ObservedClasses::Listed),
+        classes: observed
+            .classes
+            .as_ref()
+            .map_or(ObservedClasses::Unknown, ObservedClasses::Listed),
         pods: &observed.pods,
         volumes: &observed.volumes,
         canary_calls: CanaryCalls {
@@ -198,7 +217,10 @@ fn status_observation<'a>(
 }
 
 /// Whether it became known that the cluster cannot be used, or that it can be used again.
-fn validity_transition(told: Option<&HostedClusterIdentitiesStatus>, now: &HostedClusterIdentitiesStatus) -> Option<StatusTransition> {
+fn validity_transition(
+    told: Option<&HostedClusterIdentitiesStatus>,
+    now: &HostedClusterIdentitiesStatus,
+) -> Option<StatusTransition> {
     let invalid = |status: &HostedClusterIdentitiesStatus| {
         let mut conditions = status.conditions.iter();
         let found = conditions.find(|it| it.type_ == status::VALID_AZURE_IDENTITIES)?;
@@ -237,7 +259,8 @@ fn find_drift(
     };
     let mut memories = context.drift_histories.lock();
     let told = observed.last_report.as_ref().and_then(|told| told.status.as_ref());
-    let memory = memories.entry(observed.key.clone()).or_insert_with(|| DriftHistory::from_status(told));
+    let memory =
+        memories.entry(observed.key.clone()).or_insert_with(|| DriftHistory::from_status(told));
     let (findings, next) = drift::find_drift(&evidence, memory);
     let due = next.next_finding_at(observed.now, evidence.propagation_delay);
     *memory = next;
@@ -261,7 +284,11 @@ fn unavailable_kind_drift(observed: &ObservedCluster) -> Vec<Drift> {
 }
 
 /// Which credentials of the cluster are those of an older one, too.
-fn shared_credential_problems(context: &ReconcileContext, key: &ClusterKey, cluster: &ValidatedHostedCluster) -> Vec<ValidationProblem> {
+fn shared_credential_problems(
+    context: &ReconcileContext,
+    key: &ClusterKey,
+    cluster: &ValidatedHostedCluster,
+) -> Vec<ValidationProblem> {
     let others = context.shared_credentials.lock().sharing_clusters(key);
     if others.is_empty() {
         return Vec::new();
@@ -360,7 +387,8 @@ async fn apply_conditions(
     let action = format!("apply conditions of HostedCluster {key}");
     let fields = HostedClusterFields::Status(json!({"conditions": conditions}));
     let written =
-        hosted_cluster::apply_fields(context, observed, fence, &parameters, fields, &action).await?;
+        hosted_cluster::apply_fields(context, observed, fence, &parameters, fields, &action)
+            .await?;
     context.stores.store_conditions(key, written);
     Ok(())
 }

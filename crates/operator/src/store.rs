@@ -1,9 +1,9 @@
 //! What is known, kept in step by the watches.
 
 mod clusters;
+mod kind_state;
 mod objects;
 mod parse;
-mod kind_state;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -20,18 +20,18 @@ use lanyard_desired::{ObjectKey, OwnedKind};
 use lanyard_kubernetes::{ApiError, WatchUpdate};
 use parking_lot::Mutex;
 
-use crate::namespace_owner::OwnershipMarks;
 use crate::cluster_key::ClusterKey;
-use crate::watched_kinds::WatchedKind;
 use crate::lease::LeaseTerms;
+use crate::namespace_owner::OwnershipMarks;
 use crate::observe::namespace_key;
 use crate::queue::ReconcileTrigger;
+use crate::watched_kinds::WatchedKind;
 pub(crate) use clusters::CachedCluster;
-use objects::is_older_version;
-pub(crate) use objects::{ObjectCache, ObjectsToCompare, DesiredDigests, desired_digests};
-use parse::{TypeMismatch, parse_typed};
 pub(crate) use kind_state::KindState;
 use kind_state::is_unusable;
+use objects::is_older_version;
+pub(crate) use objects::{DesiredDigests, ObjectCache, ObjectsToCompare, desired_digests};
+use parse::{TypeMismatch, parse_typed};
 
 /// Everything that is known.
 #[derive(Debug)]
@@ -96,7 +96,13 @@ pub(crate) type DirtyKeys = Vec<(ClusterKey, ReconcileTrigger)>;
 
 impl WatchStores {
     pub(crate) fn new(conditions: &'static [&'static str], compared: ComparisonScope) -> Self {
-        Self { inner: Mutex::new(WatchStoresInner { comparison_scope: compared, ..WatchStoresInner::default() }), conditions }
+        Self {
+            inner: Mutex::new(WatchStoresInner {
+                comparison_scope: compared,
+                ..WatchStoresInner::default()
+            }),
+            conditions,
+        }
     }
 
     /// Forgets the content of what nobody here compares any more.
@@ -130,7 +136,10 @@ impl WatchStores {
                 let told = telling.listed_objects.take().unwrap_or_default();
                 let mut news = inner.remove_unlisted(kind, &told);
                 // What waited for the kind can go on.
-                if !matches!(inner.kind_states.insert(kind, KindState::Listed), Some(KindState::Listed)) {
+                if !matches!(
+                    inner.kind_states.insert(kind, KindState::Listed),
+                    Some(KindState::Listed)
+                ) {
                     let everybody = inner.clusters.keys();
                     news.extend(everybody.map(|key| (key.clone(), ReconcileTrigger::SpecChanged)));
                     inner.drop_all_unneeded_content();
@@ -230,13 +239,26 @@ impl WatchStores {
     }
 
     /// What has to be compared with what is desired.
-    pub(crate) fn objects_to_compare(&self, namespace: &str, wished: &DesiredDigests) -> ObjectsToCompare {
+    pub(crate) fn objects_to_compare(
+        &self,
+        namespace: &str,
+        wished: &DesiredDigests,
+    ) -> ObjectsToCompare {
         let inner = self.inner.lock();
-        inner.namespaces.get(namespace).map(|room| room.objects.objects_to_compare(wished)).unwrap_or_default()
+        inner
+            .namespaces
+            .get(namespace)
+            .map(|room| room.objects.objects_to_compare(wished))
+            .unwrap_or_default()
     }
 
     /// Objects in these versions were found to be as they should be.
-    pub(crate) fn mark_in_sync(&self, namespace: &str, found: &[(ObjectKey, String)], wished: &DesiredDigests) {
+    pub(crate) fn mark_in_sync(
+        &self,
+        namespace: &str,
+        found: &[(ObjectKey, String)],
+        wished: &DesiredDigests,
+    ) {
         let mut inner = self.inner.lock();
         let Some(room) = inner.namespaces.get_mut(namespace) else { return };
         for (key, version) in found {
@@ -255,7 +277,10 @@ impl WatchStores {
     }
 
     /// What pods and nodes tell in a namespace.
-    pub(crate) fn pods_and_volumes(&self, namespace: &str) -> (Vec<ObservedPod>, Vec<ObservedVolume>) {
+    pub(crate) fn pods_and_volumes(
+        &self,
+        namespace: &str,
+    ) -> (Vec<ObservedPod>, Vec<ObservedVolume>) {
         let inner = self.inner.lock();
         inner.namespaces.get(namespace).map_or_else(Default::default, |room| {
             (room.pods.values().cloned().collect(), room.volumes.values().cloned().collect())
@@ -284,7 +309,12 @@ impl WatchStores {
 }
 
 impl WatchStoresInner {
-    fn upsert(&mut self, kind: WatchedKind, object: DynamicObject, conditions: &[&str]) -> DirtyKeys {
+    fn upsert(
+        &mut self,
+        kind: WatchedKind,
+        object: DynamicObject,
+        conditions: &[&str],
+    ) -> DirtyKeys {
         let (namespace, name) = namespaced_name(&object);
         match kind {
             WatchedKind::HostedClusters => {
@@ -344,7 +374,9 @@ impl WatchStoresInner {
                 };
                 self.dirty_keys(&namespace, is_news)
             }
-            WatchedKind::PrivateRouters => self.set_private_router(&namespace, router_address(&name, &object)),
+            WatchedKind::PrivateRouters => {
+                self.set_private_router(&namespace, router_address(&name, &object))
+            }
         }
     }
 
@@ -387,11 +419,13 @@ impl WatchStoresInner {
                 self.dirty_keys(&room, was_there)
             }
             WatchedKind::Pods => {
-                let was_there = self.update_namespace(namespace, |it| it.pods.remove(name).is_some());
+                let was_there =
+                    self.update_namespace(namespace, |it| it.pods.remove(name).is_some());
                 self.dirty_keys(namespace, was_there)
             }
             WatchedKind::PodStatuses => {
-                let was_there = self.update_namespace(namespace, |it| it.volumes.remove(name).is_some());
+                let was_there =
+                    self.update_namespace(namespace, |it| it.volumes.remove(name).is_some());
                 self.dirty_keys(namespace, was_there)
             }
             WatchedKind::PrivateRouters => self.set_private_router(namespace, None),
@@ -399,10 +433,18 @@ impl WatchStoresInner {
     }
 
     /// Forgets what a whole list did not tell.
-    fn remove_unlisted(&mut self, kind: WatchedKind, told: &HashSet<(String, String)>) -> DirtyKeys {
+    fn remove_unlisted(
+        &mut self,
+        kind: WatchedKind,
+        told: &HashSet<(String, String)>,
+    ) -> DirtyKeys {
         let places: Vec<(String, String)> = match kind {
-            WatchedKind::HostedClusters => self.clusters.keys().map(cluster_namespaced_name).collect(),
-            WatchedKind::Identities => self.identities.keys().map(cluster_namespaced_name).collect(),
+            WatchedKind::HostedClusters => {
+                self.clusters.keys().map(cluster_namespaced_name).collect()
+            }
+            WatchedKind::Identities => {
+                self.identities.keys().map(cluster_namespaced_name).collect()
+            }
             WatchedKind::Owned(kind) => {
                 let keys = self.namespaces.values().flat_map(|room| room.objects.keys());
                 let of_kind = keys.filter(|key| key.kind == kind);
@@ -411,7 +453,9 @@ impl WatchStoresInner {
                     .collect()
             }
             WatchedKind::Pods => self.cached_names(|room| room.pods.keys().cloned().collect()),
-            WatchedKind::PodStatuses => self.cached_names(|room| room.volumes.keys().cloned().collect()),
+            WatchedKind::PodStatuses => {
+                self.cached_names(|room| room.volumes.keys().cloned().collect())
+            }
             WatchedKind::PrivateRouters => self.cached_names(|room| {
                 let known = room.private_router.map(|_| PRIVATE_ROUTER_SERVICE.to_owned());
                 known.into_iter().collect()
@@ -424,8 +468,9 @@ impl WatchStoresInner {
     /// Whether what everything begins with was listed.
     fn is_api_reachable(&self) -> bool {
         let mut kinds = self.kind_states.iter();
-        kinds
-            .any(|(kind, state)| kind.is_required() && matches!(state, KindState::Listed | KindState::Stale(_)))
+        kinds.any(|(kind, state)| {
+            kind.is_required() && matches!(state, KindState::Listed | KindState::Stale(_))
+        })
     }
 
     /// What was known stays. A kind that was never listed may be given up until it is.
@@ -478,7 +523,11 @@ impl WatchStoresInner {
         }
     }
 
-    fn update_namespace(&mut self, room: &str, change: impl FnOnce(&mut NamespaceCache) -> bool) -> bool {
+    fn update_namespace(
+        &mut self,
+        room: &str,
+        change: impl FnOnce(&mut NamespaceCache) -> bool,
+    ) -> bool {
         let Some(found) = self.namespaces.get_mut(room) else { return false };
         let changed = change(found);
         let is_empty = found.objects.keys().next().is_none()
@@ -493,10 +542,17 @@ impl WatchStoresInner {
 
     fn dirty_keys(&self, room: &str, is_news: bool) -> DirtyKeys {
         let tenants = self.clusters_by_namespace.get(room).filter(|_| is_news);
-        tenants.into_iter().flatten().map(|key| (key.clone(), ReconcileTrigger::RelatedChanged)).collect()
+        tenants
+            .into_iter()
+            .flatten()
+            .map(|key| (key.clone(), ReconcileTrigger::RelatedChanged))
+            .collect()
     }
 
-    fn cached_names(&self, names: impl Fn(&NamespaceCache) -> Vec<String>) -> Vec<(String, String)> {
+    fn cached_names(
+        &self,
+        names: impl Fn(&NamespaceCache) -> Vec<String>,
+    ) -> Vec<(String, String)> {
         let of_room = |(namespace, room): (&String, &NamespaceCache)| {
             let names = names(room);
             let namespace = namespace.clone();

@@ -9,10 +9,10 @@ use futures::future::join_all;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
 use lanyard_desired::{ObjectChange, ObjectKey, ObservedObject, OwnedKind};
-use lanyard_kubernetes::{ApiError, KubernetesApi, ApiRetryPolicy};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy, KubernetesApi};
 
 use crate::fetch::FetchedObjects;
-use crate::watched_resource::{WatchedResource, observed_object, name_selector};
+use crate::watched_resource::{WatchedResource, name_selector, observed_object};
 
 /// What is there of all that would be created. One list for each kind, of names alone and out of the
 /// API server's cache; nothing is asked where nothing would be created. What cannot be listed is not
@@ -70,7 +70,8 @@ impl NamespacedKind<'_> {
     ) -> Result<BTreeMap<ObjectKey, ObservedObject>, ApiError> {
         let (objects, parameters) = (self.api_for_kind(), ListParams::default().match_any());
         let list = || objects.list_metadata(&parameters);
-        let names = self.api.call(ApiRetryPolicy::STANDARD, self.list_action("names"), list).await?.items;
+        let names =
+            self.api.call(ApiRetryPolicy::STANDARD, self.list_action("names"), list).await?.items;
         let names: BTreeSet<_> = names.into_iter().filter_map(|it| it.metadata.name).collect();
         let mut found = BTreeMap::new();
         for key in keys.iter().filter(|key| names.contains(&key.name)) {
@@ -88,7 +89,8 @@ impl NamespacedKind<'_> {
         let list = || objects.list(&parameters);
         let found = self.api.call(ApiRetryPolicy::STANDARD, self.list_action(name), list).await?;
         let object = found.items.into_iter().next();
-        Ok(object.and_then(|object| observed_object(&self.watched_resource().with_type_meta(object))))
+        Ok(object
+            .and_then(|object| observed_object(&self.watched_resource().with_type_meta(object))))
     }
 
     fn api_for_kind(self) -> Api<DynamicObject> {

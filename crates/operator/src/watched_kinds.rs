@@ -46,24 +46,27 @@ impl WatchedKind {
     /// How it is watched. Only what is ours, where others have objects of the kind, too.
     pub(crate) fn watched_resource(self, role: OperatorRole) -> WatchedResource {
         match self {
-            Self::HostedClusters => {
-                WatchedResource::of(HostedCluster::API_VERSION, HostedCluster::KIND, "hostedclusters")
-            }
+            Self::HostedClusters => WatchedResource::of(
+                HostedCluster::API_VERSION,
+                HostedCluster::KIND,
+                "hostedclusters",
+            ),
             Self::Identities => WatchedResource::of(
                 HostedClusterIdentities::API_VERSION,
                 HostedClusterIdentities::KIND,
                 HostedClusterIdentities::PLURAL,
             ),
             // Consumers that others render bear it as ours do, in either role.
-            Self::Pods => {
-                WatchedResource::of("v1", "Pod", "pods").with_labels(HostedControlPlane::CONTROL_PLANE_LABEL)
-            }
+            Self::Pods => WatchedResource::of("v1", "Pod", "pods")
+                .with_labels(HostedControlPlane::CONTROL_PLANE_LABEL),
             Self::PodStatuses => WatchedResource::of(
                 SecretProviderClassPodStatus::API_VERSION,
                 SecretProviderClassPodStatus::KIND,
                 "secretproviderclasspodstatuses",
             ),
-            Self::PrivateRouters => WatchedResource::of("v1", "Service", "services").with_name(PRIVATE_ROUTER_SERVICE),
+            Self::PrivateRouters => {
+                WatchedResource::of("v1", "Service", "services").with_name(PRIVATE_ROUTER_SERVICE)
+            }
             Self::Owned(kind) => {
                 let subject = WatchedResource::owned(kind);
                 match role {

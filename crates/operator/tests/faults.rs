@@ -3,21 +3,21 @@
 
 #![cfg(test)]
 
-#[path = "faults/canaries.rs"]
-mod canaries;
-#[path = "faults/many_clusters.rs"]
-mod many_clusters;
-#[path = "faults/encryption_keys.rs"]
-mod encryption_keys;
-#[path = "faults/request_path.rs"]
-mod request_path;
-#[path = "faults/management_api.rs"]
-mod management_api;
-#[path = "faults/fixture.rs"]
-mod fixture;
 #[path = "faults/api_state.rs"]
 mod api_state;
-#[path = "faults/write_conflicts.rs"]
-mod write_conflicts;
+#[path = "faults/canaries.rs"]
+mod canaries;
+#[path = "faults/encryption_keys.rs"]
+mod encryption_keys;
+#[path = "faults/fixture.rs"]
+mod fixture;
+#[path = "faults/management_api.rs"]
+mod management_api;
+#[path = "faults/many_clusters.rs"]
+mod many_clusters;
+#[path = "faults/request_path.rs"]
+mod request_path;
 #[path = "faults/watches.rs"]
 mod watches;
+#[path = "faults/write_conflicts.rs"]
+mod write_conflicts;

@@ -16,9 +16,9 @@
 //! assert!(page.render().contains("calls_total 1\n"));
 //! ```
 
-mod listen_address;
 mod connection_limit;
 mod labels;
+mod listen_address;
 mod liveness;
 mod metrics_page;
 mod process_metrics;
@@ -31,6 +31,6 @@ pub use liveness::LivenessProbe;
 pub use metrics_page::MetricsPage;
 pub use process_metrics::{BuildInfo, ProcessMetrics};
 pub use prometheus_client;
-pub use readiness::{ReadinessGate, ReadinessProblem, Readiness};
+pub use readiness::{Readiness, ReadinessGate, ReadinessProblem};
 pub use readiness_warnings::ReadinessWarnings;
-pub use server::{ListenError, BoundListener, health_routes, metrics_routes};
+pub use server::{BoundListener, ListenError, health_routes, metrics_routes};

@@ -16,7 +16,8 @@ pub struct LivenessProbe {
     clock: SharedClock,
 }
 
-type LivenessCheckFn = dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
+type LivenessCheckFn =
+    dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
 
 impl LivenessProbe {
     /// A check that takes `limit` at most. What it fails with is shown to whoever asks.

@@ -92,7 +92,8 @@ impl ProcessUsage {
         // The name of the program may hold anything; what follows its bracket does not.
         let rest = own_stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let ticks = |field: usize| {
-            let ticks = rest.split_whitespace().nth(field - FIRST_STAT_FIELD)?.parse::<u32>().ok()?;
+            let ticks =
+                rest.split_whitespace().nth(field - FIRST_STAT_FIELD)?.parse::<u32>().ok()?;
             Some(f64::from(ticks) / TICKS_PER_SECOND)
         };
         let booted = stat

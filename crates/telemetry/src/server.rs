@@ -12,8 +12,8 @@ use axum::routing::get;
 use lanyard_clock::SharedClock;
 use tokio::net::TcpListener;
 
-use crate::listen_address::ListenAddress;
 use crate::connection_limit::ConnectionLimitListener;
+use crate::listen_address::ListenAddress;
 use crate::liveness::LivenessProbe;
 use crate::metrics_page::MetricsPage;
 use crate::readiness::Readiness;
@@ -41,7 +41,9 @@ pub fn health_routes(
             Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, format!("not alive: {problem}\n")),
         }
     }
-    async fn ready(State((readiness, remarks)): State<(Readiness, ReadinessWarnings)>) -> impl IntoResponse {
+    async fn ready(
+        State((readiness, remarks)): State<(Readiness, ReadinessWarnings)>,
+    ) -> impl IntoResponse {
         let problems = readiness.problems();
         let remarks = remarks.lines().into_iter().map(|it| format!("remark: {it}\n"));
         if problems.is_empty() {

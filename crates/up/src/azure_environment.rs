@@ -10,11 +10,11 @@ use lanyard_credential::{TokenTransport, TokenTransportOptions};
 use lanyard_desired::{ProofCalls, ValidatedHostedCluster, desired_proof_calls};
 use lanyard_emulator::Emulator;
 use lanyard_vocabulary::cloud::CloudEndpoints;
-use lanyard_vocabulary::{EntraClientId, Component};
+use lanyard_vocabulary::{Component, EntraClientId};
 
+use crate::local_azure_plan::{DEFAULT_VAULT_READER, local_azure_plan};
 use crate::options::Options;
 use crate::run_context::ScenarioRunError;
-use crate::local_azure_plan::{DEFAULT_VAULT_READER, local_azure_plan};
 
 /// The local Azure with the world of a cluster, as its clients see it.
 #[derive(Debug)]
@@ -38,7 +38,8 @@ impl AzureEnvironment {
         let cloud = cluster.azure.cloud;
         let endpoints = cloud.endpoints().ok_or(ScenarioRunError::Cloud(cloud))?;
         let reader_client_id = vault_reader.unwrap_or_else(|| DEFAULT_VAULT_READER.into());
-        let plan = local_azure_plan(&cluster, Some(reader_client_id), broken.map(|broken| broken.0));
+        let plan =
+            local_azure_plan(&cluster, Some(reader_client_id), broken.map(|broken| broken.0));
         let emulator =
             Emulator::builder().clock(Arc::clone(&clock)).listen(listen).seed(plan).start().await?;
         let way = AzureTransportSettings {
@@ -47,7 +48,8 @@ impl AzureEnvironment {
             ..AzureTransportSettings::default()
         };
         let transport = AzureTransport::new(&way, Arc::clone(&clock))?;
-        let token_transport = TokenTransport::new(token_options(Some(transport.without_rate_limit()), &clock));
+        let token_transport =
+            TokenTransport::new(token_options(Some(transport.without_rate_limit()), &clock));
         let end = Self {
             proof_calls: desired_proof_calls(&cluster),
             clock,

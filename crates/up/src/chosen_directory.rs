@@ -82,7 +82,9 @@ impl ChosenDirectory {
             _ => Err(error),
         })?;
         if let Some(created) = &self.created {
-            remove_empty_directories(self.path.ancestors().take_while(|above| above.starts_with(created)));
+            remove_empty_directories(
+                self.path.ancestors().take_while(|above| above.starts_with(created)),
+            );
         }
         Ok(())
     }

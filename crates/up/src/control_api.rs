@@ -64,7 +64,10 @@ impl AzureControlClient {
     }
 
     /// Issues a new certificate for a component, and stores it as a new version of its secret.
-    pub(crate) async fn rotate_certificate(&self, component: Component) -> Result<(), AzureControlError> {
+    pub(crate) async fn rotate_certificate(
+        &self,
+        component: Component,
+    ) -> Result<(), AzureControlError> {
         let path = "rotate";
         let body = serde_json::json!({ "component": component.name() }).to_string();
         let unreachable = |source| AzureControlError::Unreachable { path, source };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lanyard_clock::SharedClock;
 use lanyard_vocabulary::{Component, Hop};
 
-use crate::report::{ComponentReport, ScenarioFailure, HopReport};
+use crate::report::{ComponentReport, HopReport, ScenarioFailure};
 
 /// What a good hop yields: a value for the next one, and a line for the report.
 #[derive(Debug)]
@@ -60,8 +60,10 @@ impl HopRecorder {
 
     /// The report of a component whose task panicked, which is reported at the first hop.
     pub(crate) fn panicked_report(mut self) -> ComponentReport {
-        let failure =
-            ScenarioFailure::new("the task of this component panicked", "report the panic in the log");
+        let failure = ScenarioFailure::new(
+            "the task of this component panicked",
+            "report the panic in the log",
+        );
         self.hops.push(HopReport::failed(Hop::HostedCluster, Duration::ZERO, failure));
         self.into_report()
     }
@@ -87,10 +89,13 @@ mod tests {
     #[tokio::test]
     async fn hops_after_a_failed_one_are_not_reached() {
         let mut walk = HopRecorder::new(Component::Disk, SystemClock::shared());
-        let first = walk.run_hop(Hop::HostedCluster, async { Ok(HopOutput::new(7, "named")) }).await;
+        let first =
+            walk.run_hop(Hop::HostedCluster, async { Ok(HopOutput::new(7, "named")) }).await;
         assert_eq!(first.unwrap(), 7);
         let second: Result<(), _> = walk
-            .run_hop(Hop::SecretProviderClass, async { Err(ScenarioFailure::new("gone", "render it")) })
+            .run_hop(Hop::SecretProviderClass, async {
+                Err(ScenarioFailure::new("gone", "render it"))
+            })
             .await;
         assert!(second.is_err());
 

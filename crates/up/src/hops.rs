@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
 use lanyard_api::{ProviderParameters, SecretProviderClass};
-use lanyard_azure::{ArmClient, AzureCallError, AuthenticatedClient};
+use lanyard_azure::{ArmClient, AuthenticatedClient, AzureCallError};
 use lanyard_credential::{ReloadingCertificateCredential, ReloadingCertificateOptions, TokenError};
 use lanyard_desired::proof::{ExpectedAuthorization, ProofCall, ProofTarget};
-use lanyard_keyvault::{VolumePod, PodCredentials, UnlimitedMemory, encoding};
-use lanyard_node::{ProviderRequest, ProviderResponse, PublishError, ProviderError, Urgency};
+use lanyard_keyvault::{PodCredentials, UnlimitedMemory, VolumePod, encoding};
+use lanyard_node::{ProviderError, ProviderRequest, ProviderResponse, PublishError, Urgency};
 use lanyard_vocabulary::{Component, Hop};
 
 use crate::azure_environment::AzureEnvironment;
+use crate::hop_recorder::{HopFailed, HopOutput, HopRecorder};
 use crate::report::ScenarioFailure;
 use crate::run_context::RunContext;
 use crate::run_directory::OpenVolume;
-use crate::hop_recorder::{HopOutput, HopFailed, HopRecorder};
 
 /// What a component has at the end of its way.
 #[derive(Debug)]
@@ -43,7 +43,8 @@ pub(crate) async fn run_component_hops(
     walk.run_hop(Hop::ImdsToken, request_imds_token(bed, component, &parameters)).await?;
     let filled = walk.run_hop(Hop::VaultRead, read_vault(bed, component, &class)).await?;
     let filling = walk.run_hop(Hop::Decode, async { check_decoded_files(filled) }).await?;
-    let volumes = walk.run_hop(Hop::File, async { publish_files(bed, component, &filling) }).await?;
+    let volumes =
+        walk.run_hop(Hop::File, async { publish_files(bed, component, &filling) }).await?;
     let arrived = arrived.insert(MountedComponent { class, volumes, credential: None });
     let credential =
         walk.run_hop(Hop::Credential, load_credential(bed, component, &arrived.volumes)).await?;
@@ -102,7 +103,10 @@ fn check_volume_paths(bed: &RunContext, component: Component) -> HopResult<()> {
                     told.unwrap_or_else(absent),
                     provided.unwrap_or_else(absent)
                 );
-                return Err(ScenarioFailure::new(detail, "compare the mount path with what is told"));
+                return Err(ScenarioFailure::new(
+                    detail,
+                    "compare the mount path with what is told",
+                ));
             }
         }
     }
@@ -210,7 +214,11 @@ pub(crate) fn check_decoded_files(filled: ProviderFetchResult) -> HopResult<Prov
     Ok(HopOutput::new(filling, files.join(", ")))
 }
 
-fn publish_files(bed: &RunContext, component: Component, filling: &ProviderResponse) -> HopResult<Vec<OpenVolume>> {
+fn publish_files(
+    bed: &RunContext,
+    component: Component,
+    filling: &ProviderResponse,
+) -> HopResult<Vec<OpenVolume>> {
     let hint =
         |error: &PublishError| error.hint().unwrap_or("check the directory given with --directory");
     let mut volumes = Vec::new();
@@ -226,10 +234,14 @@ fn publish_files(bed: &RunContext, component: Component, filling: &ProviderRespo
 }
 
 /// Makes the files of the provider the content of a volume.
-pub(crate) fn publish_volume(open: &mut OpenVolume, filling: &ProviderResponse) -> Result<(), ScenarioFailure> {
+pub(crate) fn publish_volume(
+    open: &mut OpenVolume,
+    filling: &ProviderResponse,
+) -> Result<(), ScenarioFailure> {
     let published = open.volume.publish(&filling.file_entries(None)).map(drop);
-    published
-        .map_err(|error| ScenarioFailure::of(&error, error.hint().unwrap_or("run again with --log debug")))
+    published.map_err(|error| {
+        ScenarioFailure::of(&error, error.hint().unwrap_or("run again with --log debug"))
+    })
 }
 
 /// The file that a component's first consumer reads.
@@ -309,7 +321,10 @@ pub(crate) async fn make_proof_call(
     evaluate_proof_call(proof, result)
 }
 
-fn evaluate_proof_call(proof: &ProofCall, result: Result<lanyard_azure::AzureResponse, AzureCallError>) -> HopResult<()> {
+fn evaluate_proof_call(
+    proof: &ProofCall,
+    result: Result<lanyard_azure::AzureResponse, AzureCallError>,
+) -> HopResult<()> {
     let (status, code) = match &result {
         Ok(reply) => (reply.status, ""),
         Err(error) => (error.status().unwrap_or_default(), error.code().unwrap_or_default()),

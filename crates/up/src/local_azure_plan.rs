@@ -2,7 +2,7 @@
 
 use lanyard_desired::ValidatedHostedCluster;
 use lanyard_emulator::{
-    CredentialBundleFormat, DnsZonePlan, FaultPlan, IdentityPlan, KmsKeyPlan, VaultPlan, SeedPlan,
+    CredentialBundleFormat, DnsZonePlan, FaultPlan, IdentityPlan, KmsKeyPlan, SeedPlan, VaultPlan,
 };
 use lanyard_vocabulary::EntraClientId;
 use uuid::uuid;
@@ -24,7 +24,13 @@ pub fn local_azure_plan(
     drill: Option<FaultPlan>,
 ) -> SeedPlan {
     let azure = &cluster.azure;
-    let bundles = [CredentialBundleFormat::Pem, CredentialBundleFormat::LegacyPkcs12, CredentialBundleFormat::ModernPkcs12].into_iter().cycle();
+    let bundles = [
+        CredentialBundleFormat::Pem,
+        CredentialBundleFormat::LegacyPkcs12,
+        CredentialBundleFormat::ModernPkcs12,
+    ]
+    .into_iter()
+    .cycle();
     let identities = cluster
         .running_components()
         .zip(bundles)

@@ -147,7 +147,10 @@ mod tests {
         create_abandoned(place.path(), "another-");
         assert_eq!(abandoned_paths(place.path()), std::slice::from_ref(&gone));
         for directory in find_test_directories(place.path()) {
-            assert!(abandoned_paths(place.path()).is_empty(), "two processes remove the same directory");
+            assert!(
+                abandoned_paths(place.path()).is_empty(),
+                "two processes remove the same directory"
+            );
             directory.remove().unwrap();
         }
         assert!(!gone.exists() && alive.path().exists());

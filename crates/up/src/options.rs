@@ -7,7 +7,7 @@ use std::str::FromStr;
 use lanyard_desired::ValidatedHostedCluster;
 use lanyard_emulator::{FaultPlan, IdentityFault};
 use lanyard_vocabulary::component::ParseComponentError;
-use lanyard_vocabulary::{EntraClientId, Component};
+use lanyard_vocabulary::{Component, EntraClientId};
 
 /// What the road is built for.
 #[derive(Debug)]

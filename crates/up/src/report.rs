@@ -164,8 +164,11 @@ mod tests {
     #[test]
     fn the_json_form_has_exactly_the_documented_keys() {
         let hop = HopReport::passed(Hop::File, Duration::from_micros(1_500), "there".to_owned());
-        let failed =
-            HopReport::failed(Hop::Credential, Duration::ZERO, ScenarioFailure::new("broken", "mend it"));
+        let failed = HopReport::failed(
+            Hop::Credential,
+            Duration::ZERO,
+            ScenarioFailure::new("broken", "mend it"),
+        );
         let component = ComponentReport { name: Component::Disk, hops: vec![hop, failed] };
         let rotated = RotationReport { name: Component::Disk, millis: Some(12.5), failure: None };
         let report = ScenarioReport::new(vec![component], vec![rotated]);
@@ -193,6 +196,9 @@ mod tests {
 
     #[test]
     fn failure_detail_includes_error_causes() {
-        assert_eq!(ScenarioFailure::of(&OuterReportError(InnerReportError), "hint").detail, "outer: inner");
+        assert_eq!(
+            ScenarioFailure::of(&OuterReportError(InnerReportError), "hint").detail,
+            "outer: inner"
+        );
     }
 }

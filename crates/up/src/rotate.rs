@@ -10,8 +10,8 @@ use lanyard_vocabulary::Component;
 
 use crate::control_api::AzureControlClient;
 use crate::hops::{self, MountedComponent};
-use crate::reader_threads::{ReaderThreads, ReaderCounts};
-use crate::report::{ScenarioFailure, RotationReport, millis};
+use crate::reader_threads::{ReaderCounts, ReaderThreads};
+use crate::report::{RotationReport, ScenarioFailure, millis};
 use crate::run_context::RunContext;
 
 /// How long a new key may take before the rotation counts as failed. The promise is one second.
@@ -85,7 +85,8 @@ pub(crate) async fn refresh_volumes(
     component: Component,
     arrived: &mut MountedComponent,
 ) -> Result<Duration, ScenarioFailure> {
-    let filled = hops::fetch_from_provider(bed, component, &arrived.class, Urgency::ForceRefresh).await;
+    let filled =
+        hops::fetch_from_provider(bed, component, &arrived.class, Urgency::ForceRefresh).await;
     let filling = hops::check_decoded_files(filled)?.value;
     let began = bed.azure.clock.monotonic();
     for open in &mut arrived.volumes {

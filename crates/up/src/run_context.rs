@@ -8,8 +8,10 @@ use lanyard_clock::SharedClock;
 use lanyard_credential::{ManagedIdentitySettingsError, ManagedIdentityTransport};
 use lanyard_desired::{DesiredState, RenderContext, desired_state};
 use lanyard_emulator::{Emulator, StartError};
-use lanyard_keyvault::{NodeVaultSettings, NodeVaults, NodeTransports};
-use lanyard_node::{AzureProvider, AzureProviderSettings, ClassSource, InMemoryClassSource, Provider};
+use lanyard_keyvault::{NodeTransports, NodeVaultSettings, NodeVaults};
+use lanyard_node::{
+    AzureProvider, AzureProviderSettings, ClassSource, InMemoryClassSource, Provider,
+};
 use lanyard_vocabulary::Cloud;
 
 use crate::azure_environment::AzureEnvironment;
@@ -99,7 +101,8 @@ impl RunContext {
         RunDirectory::remove_abandoned(&place, &clock);
         let chosen = options.directory.as_deref();
         let directory = RunDirectory::create(&place, chosen, SharedClock::clone(&clock))?;
-        let (azure, emulator) = AzureEnvironment::start(options, SharedClock::clone(&clock)).await?;
+        let (azure, emulator) =
+            AzureEnvironment::start(options, SharedClock::clone(&clock)).await?;
         let settings =
             NodeVaultSettings { cloud: azure.cluster.azure.cloud, ..NodeVaultSettings::default() };
         let ways = NodeTransports {
@@ -112,7 +115,10 @@ impl RunContext {
         };
         let vaults = Arc::new(NodeVaults::new(settings, ways, None, clock));
         let provider = AzureProvider::new(Arc::clone(&vaults), AzureProviderSettings::default());
-        let names = RenderContext { vault_reader: Some(azure.vault_reader_client_id), ..RenderContext::default() };
+        let names = RenderContext {
+            vault_reader: Some(azure.vault_reader_client_id),
+            ..RenderContext::default()
+        };
         let desired = desired_state(&azure.cluster, &names);
         let bed = Self {
             classes: Box::new(InMemoryClassSource::new(desired.secret_provider_classes.clone())),

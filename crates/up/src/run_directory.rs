@@ -7,12 +7,13 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use lanyard_clock::SharedClock;
-use lanyard_node::{TmpfsMount, TmpfsMountError, MountOperation, PublishError, AtomicVolume};
+use lanyard_node::{AtomicVolume, MountOperation, PublishError, TmpfsMount, TmpfsMountError};
 use lanyard_vocabulary::{Component, Consumer};
 use parking_lot::Mutex;
 
 use crate::chosen_directory::{
-    ChosenDirectory, create_directories, is_safe_owned_directory, resolve_with_missing_ancestor, remove_empty_directories,
+    ChosenDirectory, create_directories, is_safe_owned_directory, remove_empty_directories,
+    resolve_with_missing_ancestor,
 };
 use crate::locked_directory::{AbandonedDirectory, LockedDirectory, find_abandoned};
 
@@ -243,7 +244,9 @@ fn remove_run_from_chosen_directory(
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // The run may have created some of the directories above it.
             if let Some(created) = created {
-                remove_empty_directories(path.ancestors().take_while(|above| above.starts_with(&created)));
+                remove_empty_directories(
+                    path.ancestors().take_while(|above| above.starts_with(&created)),
+                );
             }
             return Ok(());
         }
@@ -264,7 +267,10 @@ fn remove_run_from_chosen_directory(
 }
 
 /// Removes every volume that a killed run left in a chosen directory.
-fn remove_leftover_volumes(chosen: &ChosenDirectory, clock: &SharedClock) -> Result<(), CloseRunError> {
+fn remove_leftover_volumes(
+    chosen: &ChosenDirectory,
+    clock: &SharedClock,
+) -> Result<(), CloseRunError> {
     let consumers = Component::ALL.into_iter().flat_map(Component::consumers);
     let paths = consumers.map(|consumer| volume_path(chosen.path(), consumer));
     // No run publishes below a link or a directory of another user.
@@ -277,7 +283,11 @@ fn remove_leftover_volumes(chosen: &ChosenDirectory, clock: &SharedClock) -> Res
 }
 
 /// Removes the volumes at `paths`, and the directories up to `above` that are empty then.
-fn remove_volumes(above: &Path, paths: &[PathBuf], clock: &SharedClock) -> Result<(), CloseRunError> {
+fn remove_volumes(
+    above: &Path,
+    paths: &[PathBuf],
+    clock: &SharedClock,
+) -> Result<(), CloseRunError> {
     let mut left = VolumeRemovalErrors::default();
     for path in paths {
         left.record(path, remove_volume(path, clock));
@@ -296,7 +306,8 @@ fn remove_volume(path: &Path, clock: &SharedClock) -> Result<(), PublishError> {
     match TmpfsMount::find(path)? {
         None => AtomicVolume::open(path, clock)?.unpublish(),
         Some(mount) => {
-            let emptied = AtomicVolume::open_mounted(mount, clock).and_then(AtomicVolume::unpublish);
+            let emptied =
+                AtomicVolume::open_mounted(mount, clock).and_then(AtomicVolume::unpublish);
             // The files are gone with the mount, whatever kept them from being removed one by one.
             emptied.or_else(|_| Ok(TmpfsMount::find(path)?.map_or(Ok(()), TmpfsMount::unmount)?))
         }

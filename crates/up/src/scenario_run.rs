@@ -12,13 +12,13 @@ use lanyard_vocabulary::Component;
 use tokio::task::JoinSet;
 
 use crate::control_api::AzureControlClient;
+use crate::hop_recorder::HopRecorder;
 use crate::hops::{self, MountedComponent};
 use crate::options::Options;
 use crate::reader_threads::ReaderCounts;
-use crate::report::{ComponentReport, ScenarioReport, RotationReport};
-use crate::run_context::{ScenarioRunError, RunContext};
+use crate::report::{ComponentReport, RotationReport, ScenarioReport};
 use crate::rotate;
-use crate::hop_recorder::HopRecorder;
+use crate::run_context::{RunContext, ScenarioRunError};
 
 /// How often the volumes are compared with the vault while everything stays up.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
@@ -58,7 +58,8 @@ impl ScenarioRun {
                 let mut walk = HopRecorder::new(component, Arc::clone(&bed.azure.clock));
                 let mut arrived = None;
                 // Where the walk stopped is in its report.
-                let _stopped = hops::run_component_hops(&bed, component, &mut walk, &mut arrived).await;
+                let _stopped =
+                    hops::run_component_hops(&bed, component, &mut walk, &mut arrived).await;
                 (component, walk.into_report(), arrived)
             });
         }
@@ -72,8 +73,9 @@ impl ScenarioRun {
                 Err(error) => tracing::error!(%error, "the task of a component panicked"),
             }
         }
-        let panicked =
-            |component| HopRecorder::new(component, Arc::clone(&self.context.azure.clock)).panicked_report();
+        let panicked = |component| {
+            HopRecorder::new(component, Arc::clone(&self.context.azure.clock)).panicked_report()
+        };
         self.components = self
             .context
             .azure
@@ -116,7 +118,9 @@ impl ScenarioRun {
         loop {
             self.context.azure.clock.sleep(REFRESH_INTERVAL).await;
             for (component, arrived) in &mut self.mounted {
-                if let Err(failure) = rotate::refresh_volumes(&self.context, *component, arrived).await {
+                if let Err(failure) =
+                    rotate::refresh_volumes(&self.context, *component, arrived).await
+                {
                     let (detail, hint) = (&failure.detail, &failure.hint);
                     tracing::warn!(%component, detail, hint, "the volume was not refreshed");
                 }

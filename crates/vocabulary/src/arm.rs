@@ -177,7 +177,8 @@ fn sanitize_segment(text: &str) -> Cow<'_, str> {
     if !text.is_empty() && !relative && !text.contains(is_forbidden_char) {
         return Cow::Borrowed(text);
     }
-    let replaced = |c| if relative || is_forbidden_char(c) { char::REPLACEMENT_CHARACTER } else { c };
+    let replaced =
+        |c| if relative || is_forbidden_char(c) { char::REPLACEMENT_CHARACTER } else { c };
     let segment: String = text.chars().map(replaced).collect();
     Cow::Owned(if segment.is_empty() { char::REPLACEMENT_CHARACTER.into() } else { segment })
 }
@@ -269,7 +270,10 @@ mod tests {
         for name in ["...", ".a", "a..b", "*.apps", "example.com", "a b", "rg_(1)"] {
             let text = format!("/subscriptions/s/resourceGroups/g/providers/A.B/c/{name}");
             assert_eq!(id(&text).name(), name);
-            assert_eq!(id("/subscriptions/s/resourceGroups/g").provider_resource("A.B/c", name), id(&text));
+            assert_eq!(
+                id("/subscriptions/s/resourceGroups/g").provider_resource("A.B/c", name),
+                id(&text)
+            );
         }
     }
 

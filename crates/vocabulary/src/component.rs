@@ -175,11 +175,12 @@ pub struct AdditionalCredentialReader {
 
 /// Readers that are none of the nine components. They load the same kind of document with the
 /// same library, so a change of its format concerns them too.
-pub const ADDITIONAL_CREDENTIAL_READERS: &[AdditionalCredentialReader] = &[AdditionalCredentialReader {
-    title: "etcd backup upload",
-    container: "etcd-upload",
-    delivered_by: "a Secret named by the backup, key `credentials`, in managed-identity mode",
-}];
+pub const ADDITIONAL_CREDENTIAL_READERS: &[AdditionalCredentialReader] =
+    &[AdditionalCredentialReader {
+        title: "etcd backup upload",
+        container: "etcd-upload",
+        delivered_by: "a Secret named by the backup, key `credentials`, in managed-identity mode",
+    }];
 
 const CERTS_MOUNT_PATH: &str = "/mnt/certs";
 const STORAGE_CLOUD_CONFIG: CloudConfigMount =

@@ -8,10 +8,10 @@
 //! The crate has no IO, no clock and no runtime.
 
 pub mod arm;
-mod error_chain;
 pub mod cloud;
 pub mod component;
 pub mod encoding;
+mod error_chain;
 mod go_duration;
 pub mod hop;
 pub mod identifier;
@@ -19,15 +19,15 @@ pub mod outcome_code;
 pub mod role;
 
 pub use arm::{ArmResourceId, ParseArmResourceIdError};
-pub use error_chain::format_error_chain;
 pub use cloud::Cloud;
 pub use component::{Component, Consumer, CredentialPathSource};
 pub use encoding::ObjectEncoding;
+pub use error_chain::format_error_chain;
 pub use go_duration::parse_go_duration;
 pub use hop::{Hop, HopOutcome};
 pub use identifier::{
-    EntraClientId, InfraId, KeyVersion, ParseIdentifierError, SecretName, SubscriptionId, EntraTenantId,
-    VaultName,
+    EntraClientId, EntraTenantId, InfraId, KeyVersion, ParseIdentifierError, SecretName,
+    SubscriptionId, VaultName,
 };
-pub use outcome_code::{RecoveryMode, OutcomeCode, OutcomeCodeDetails};
+pub use outcome_code::{OutcomeCode, OutcomeCodeDetails, RecoveryMode};
 pub use role::{RoleDefinitionId, RoleScope};

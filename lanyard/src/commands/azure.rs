@@ -1,11 +1,11 @@
 //! The local Azure: serving it, pointing clients at it, running a command inside it.
 
 pub(crate) mod env;
-mod shell_exports;
 mod request_log_table;
 pub(crate) mod run;
 pub(crate) mod serve;
 mod session;
+mod shell_exports;
 mod start_azure;
 
 pub(crate) use shell_exports::{ShellExports, TrustFiles};

@@ -13,7 +13,9 @@ use crate::settings::ProcessEnvironment;
 ///
 /// Authorities that the environment names and nobody can read would show much later, as a server
 /// that nobody trusts; so they are an error here.
-pub(super) fn transport_settings(environment: &ProcessEnvironment) -> Result<AzureTransportSettings, CommandError> {
+pub(super) fn transport_settings(
+    environment: &ProcessEnvironment,
+) -> Result<AzureTransportSettings, CommandError> {
     if let Some(path) = &environment.ssl_cert_file
         && let Err(error) = std::fs::File::open(path)
     {
@@ -34,7 +36,8 @@ pub(super) fn build_transport(
     settings: &AzureTransportSettings,
     clock: &SharedClock,
 ) -> Result<AzureTransport, CommandError> {
-    AzureTransport::new(settings, SharedClock::clone(clock)).map_err(|error| transport_error(&error))
+    AzureTransport::new(settings, SharedClock::clone(clock))
+        .map_err(|error| transport_error(&error))
 }
 
 /// What a person is told where there is no way.
@@ -50,8 +53,10 @@ mod tests {
     fn unreadable_ssl_cert_file_is_reported_at_start() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_owned();
-        let environment =
-            ProcessEnvironment { ssl_cert_file: Some(path.clone()), ..ProcessEnvironment::default() };
+        let environment = ProcessEnvironment {
+            ssl_cert_file: Some(path.clone()),
+            ..ProcessEnvironment::default()
+        };
         assert!(transport_settings(&environment).is_ok());
         drop(file);
         let told = transport_settings(&environment).unwrap_err().to_string();

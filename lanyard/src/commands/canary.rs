@@ -10,19 +10,21 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use lanyard_azure::AzureTransportSettings;
-use lanyard_canary::{IdentityCanary, CanaryMetrics, CanaryDependencies, PodAnnotation, FactsPublisher};
+use lanyard_canary::{
+    CanaryDependencies, CanaryMetrics, FactsPublisher, IdentityCanary, PodAnnotation,
+};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::{TokenTransport, TokenTransportOptions};
 use lanyard_kubernetes::{KubernetesApi, UserAgent};
 use lanyard_telemetry::{
-    BuildInfo, ListenAddress, BoundListener, LivenessProbe, MetricsPage, ProcessMetrics, Readiness, ReadinessWarnings,
-    health_routes, metrics_routes,
+    BoundListener, BuildInfo, ListenAddress, LivenessProbe, MetricsPage, ProcessMetrics, Readiness,
+    ReadinessWarnings, health_routes, metrics_routes,
 };
 use lanyard_vocabulary::{ArmResourceId, Cloud, Component, format_error_chain};
 
 use super::go_duration::GoDuration;
 use super::{azure_transport, cluster_access};
-use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 
@@ -137,14 +139,18 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let mut signals = TerminationSignals::listen()?;
     let clock = SystemClock::shared();
     let metrics = CanaryMetrics::new(args.component, SharedClock::clone(&clock));
-    let listening = BoundListener::bind(args.metrics_addr)
-        .await
-        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))?;
+    let listening = BoundListener::bind(args.metrics_addr).await.map_err(|error| {
+        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+    })?;
     let parts = canary_parts(&environment, &metrics, &clock)?;
     let mut canary = IdentityCanary::new(settings, parts);
     if let Some(annotation) = pod_annotation(&args.pod, &environment, &clock).await? {
         let teller = Arc::new(annotation);
-        canary = canary.with_publisher(FactsPublisher::new(teller, SharedClock::clone(&clock), metrics.clone()));
+        canary = canary.with_publisher(FactsPublisher::new(
+            teller,
+            SharedClock::clone(&clock),
+            metrics.clone(),
+        ));
     }
     let pages = serve_http(listening, &metrics, &clock);
     tokio::select! {
@@ -164,8 +170,10 @@ fn canary_parts(
     metrics: &CanaryMetrics,
     clock: &SharedClock,
 ) -> Result<CanaryDependencies, CommandError> {
-    let settings =
-        AzureTransportSettings { retry: CanaryDependencies::RETRY, ..azure_transport::transport_settings(environment)? };
+    let settings = AzureTransportSettings {
+        retry: CanaryDependencies::RETRY,
+        ..azure_transport::transport_settings(environment)?
+    };
     let transport = azure_transport::build_transport(&settings, clock)?;
     let mut options = TokenTransportOptions::default();
     options.clock = SharedClock::clone(clock);
@@ -197,7 +205,9 @@ async fn pod_annotation(
     };
     let agent = UserAgent::from_static(concat!("lanyard-canary/", env!("CARGO_PKG_VERSION")));
     let api = KubernetesApi::connect(&access, agent, SharedClock::clone(clock)).await;
-    let api = api.map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))?;
+    let api = api.map_err(|error| {
+        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+    })?;
     Ok(Some(PodAnnotation::new(api, namespace, name)))
 }
 
@@ -218,7 +228,8 @@ async fn serve_http(
     });
     let alive = || std::future::ready(Ok(()));
     let liveness = LivenessProbe::new(alive, LIVENESS_TIMEOUT, SharedClock::clone(clock));
-    let health = health_routes("/healthz", liveness, Readiness::default(), ReadinessWarnings::default());
+    let health =
+        health_routes("/healthz", liveness, Readiness::default(), ReadinessWarnings::default());
     let routes = health.merge(metrics_routes(page));
     tracing::info!(address = %listening.address(), "serving metrics and health");
     let served = listening.serve(routes, SharedClock::clone(clock), std::future::pending()).await;

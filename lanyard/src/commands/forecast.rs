@@ -14,7 +14,7 @@ use lanyard_desired::forecast::{TimelineEntry, renewal_timeline};
 
 use super::kubectl::{KubectlArgs, NO_IDENTITIES_FOUND, filter_by_name};
 use super::rotation_timing::{RotationTimingArgs, parse_duration};
-use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
@@ -86,8 +86,14 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     match args.output {
         ForecastFormat::Table if entries.is_empty() => {}
         ForecastFormat::Table => output::print_stdout(&table::render(&entries, now))?,
-        ForecastFormat::Json => output::print_stdout(&output::serialize_document(&entries, output::CliOutputFormat::Json))?,
-        ForecastFormat::Yaml => output::print_stdout(&output::serialize_document(&entries, output::CliOutputFormat::Yaml))?,
+        ForecastFormat::Json => output::print_stdout(&output::serialize_document(
+            &entries,
+            output::CliOutputFormat::Json,
+        ))?,
+        ForecastFormat::Yaml => output::print_stdout(&output::serialize_document(
+            &entries,
+            output::CliOutputFormat::Yaml,
+        ))?,
         ForecastFormat::Ics => output::print_stdout(&render_icalendar(&entries, now))?,
     }
     Ok(forecast_exit(&entries, args.within, args.ignore_unknown))
@@ -103,11 +109,20 @@ async fn load_identities(
     filter_by_name(input::load_file(path)?, args.name.as_deref())
 }
 
-fn forecast_exit(entries: &[TimelineEntry], within: Option<Duration>, ignore_unknown: bool) -> CommandExit {
+fn forecast_exit(
+    entries: &[TimelineEntry],
+    within: Option<Duration>,
+    ignore_unknown: bool,
+) -> CommandExit {
     let within = within.unwrap_or_default();
-    let needs_somebody =
-        |entry: &TimelineEntry| entry.ends_within(within) || (entry.is_unknown() && !ignore_unknown);
+    let needs_somebody = |entry: &TimelineEntry| {
+        entry.ends_within(within) || (entry.is_unknown() && !ignore_unknown)
+    };
     // Where nothing was looked at, nothing is known to be well.
     let is_unknown = entries.is_empty() && !ignore_unknown;
-    if is_unknown || entries.iter().any(needs_somebody) { CommandExit::Failed } else { CommandExit::Success }
+    if is_unknown || entries.iter().any(needs_somebody) {
+        CommandExit::Failed
+    } else {
+        CommandExit::Success
+    }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use lanyard_api::HostedCluster;
 use lanyard_desired::{
-    ParseHostedClusterError, ValidationProblems, ValidatedHostedCluster, parse_hosted_cluster,
+    ParseHostedClusterError, ValidatedHostedCluster, ValidationProblems, parse_hosted_cluster,
 };
 
 use super::problem_text::{problem_line, problem_lines};
@@ -39,7 +39,8 @@ pub(crate) fn load_with_wire(
                 .with_hint("correct every field above; `lint` lines do not stop the work"))
         }
         Err(error) => {
-            let refused = CommandError::invalid_input(format!("{name} cannot be used")).with_cause(&error);
+            let refused =
+                CommandError::invalid_input(format!("{name} cannot be used")).with_cause(&error);
             Err(match error.hint() {
                 Some(hint) => refused.with_hint(hint),
                 None => refused,

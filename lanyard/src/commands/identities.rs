@@ -10,7 +10,7 @@ use lanyard_desired::status::VALID_AZURE_IDENTITIES;
 use serde::Serialize;
 
 use super::kubectl::{KubectlArgs, NO_IDENTITIES_FOUND};
-use crate::exit::{CommandResult, CommandExit};
+use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
@@ -130,7 +130,10 @@ mod tests {
             "type": "ValidAzureIdentities", "status": "False", "reason": "InvalidHostedCluster",
             "message": "spec.infraID: Required value", "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]});
-        assert_eq!(reported_identities(invalid), [reported_identity("*", "False", "InvalidHostedCluster")]);
+        assert_eq!(
+            reported_identities(invalid),
+            [reported_identity("*", "False", "InvalidHostedCluster")]
+        );
         let one = json!({"identities": [{"component": "disk", "ready": "True", "reason": "AsExpected",
             "secretProviderClass": "managed-azure-disk-csi"}]});
         assert_eq!(reported_identities(one), [reported_identity("disk", "True", "AsExpected")]);

@@ -6,7 +6,9 @@ use kube::Api;
 use kube::api::ListParams;
 use lanyard_api::HostedClusterIdentities;
 use lanyard_clock::SystemClock;
-use lanyard_kubernetes::{ApiAccess, ApiError, KubernetesApi, ApiRetryPolicy, KubectlAccess, UserAgent};
+use lanyard_kubernetes::{
+    ApiAccess, ApiError, ApiRetryPolicy, KubectlAccess, KubernetesApi, UserAgent,
+};
 
 use super::cluster_access;
 use crate::exit::CommandError;
@@ -46,7 +48,8 @@ impl KubectlArgs {
             Some(chosen) => Api::namespaced(client, chosen),
             None => Api::namespaced(client, &namespace),
         };
-        let mut everything = list_identities(&api, &identities).await.map_err(|error| list_error(&error))?;
+        let mut everything =
+            list_identities(&api, &identities).await.map_err(|error| list_error(&error))?;
         everything = filter_by_name(everything, name)?;
         everything.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
         Ok(everything)
@@ -104,7 +107,9 @@ pub(crate) fn filter_by_name(
         return Err(CommandError::invalid_input(format!(
             "there are no HostedClusterIdentities `{name}` here"
         ))
-        .with_hint("leave the name out to see all, and give the namespace with -n, or -A for all"));
+        .with_hint(
+            "leave the name out to see all, and give the namespace with -n, or -A for all",
+        ));
     }
     Ok(found)
 }

@@ -1,20 +1,20 @@
 //! `lanyard node`: the node plugin, and what belongs to it.
 
 mod azure_provider;
-mod supervised_tasks;
-mod volume_writer_lock;
-mod vault_request_counter;
 mod csi_endpoint;
 mod flags;
 mod kubernetes;
+mod memory_quantity;
 #[cfg(feature = "crash-points")]
 mod offset_clock;
 mod policy;
-mod memory_quantity;
 mod run;
 mod settings;
+mod supervised_tasks;
 #[cfg(test)]
 mod tests;
+mod vault_request_counter;
+mod volume_writer_lock;
 
 use self::flags::NodeArgs;
 use self::policy::PolicyCommand;

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use lanyard_api::HostedCluster;
-use lanyard_desired::objects::{OperatorMode, ControlPlaneOwner, VolumeRefresh};
+use lanyard_desired::objects::{ControlPlaneOwner, OperatorMode, VolumeRefresh};
 use lanyard_desired::{
-    DesiredObjectInputs, RenderContext, RenderedFile, WorkloadTemplates, desired_state, desired_objects, render_objects,
-    render_deployment_patches,
+    DesiredObjectInputs, RenderContext, RenderedFile, WorkloadTemplates, desired_objects,
+    desired_state, render_deployment_patches, render_objects,
 };
 use lanyard_vocabulary::EntraClientId;
 
@@ -16,7 +16,7 @@ use super::go_bool::GoBool;
 use super::hosted_cluster;
 use super::problem_text::problem_line;
 use super::workloads::WorkloadArgs;
-use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
 
 /// Print the objects that a HostedCluster asks for
@@ -102,7 +102,10 @@ fn render_inputs<'a>(
     DesiredObjectInputs {
         wire,
         mode: OperatorMode::All,
-        owner: args.owner_uid.clone().map_or(ControlPlaneOwner::WithoutUid, ControlPlaneOwner::Known),
+        owner: args
+            .owner_uid
+            .clone()
+            .map_or(ControlPlaneOwner::WithoutUid, ControlPlaneOwner::Known),
         vault_reader: args.vault_reader,
         templates,
         refresh: if args.rotation.0 { VolumeRefresh::Polled } else { VolumeRefresh::AtMount },

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{Span, SpanRelativeTo};
-use lanyard_desired::forecast::{RenewalPolicy, PropagationDelay};
+use lanyard_desired::forecast::{PropagationDelay, RenewalPolicy};
 
 /// How long what is written to a vault takes to be in use.
 #[derive(Debug, Clone, clap::Args)]
@@ -29,7 +29,10 @@ impl RotationTimingArgs {
         } else {
             PropagationDelay::for_node_plugin
         };
-        RenewalPolicy { propagation_delay: reach(self.rotation_poll_interval), grace_period: self.patience }
+        RenewalPolicy {
+            propagation_delay: reach(self.rotation_poll_interval),
+            grace_period: self.patience,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use lanyard_vocabulary::EntraClientId;
 
 use super::azure::{ShellExports, TrustFiles};
 use super::hosted_cluster;
-use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
@@ -78,7 +78,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         Ok(CommandExit::Failed)
     };
     let closed = Box::pin(road.close()).await.map_err(|error| {
-        CommandError::unavailable("something was left behind").with_cause(&error).with_hint(error.hint())
+        CommandError::unavailable("something was left behind")
+            .with_cause(&error)
+            .with_hint(error.hint())
     });
     match (result, closed) {
         (Err(error), Err(left)) => {
@@ -104,14 +106,18 @@ async fn print_report(
 ) -> CommandResult {
     let report = road.report();
     output::print_stdout(&match args.output {
-        CliOutputFormat::Table => table::render_report(&report, output::stdout_is_terminal() && !environment.no_color),
+        CliOutputFormat::Table => {
+            table::render_report(&report, output::stdout_is_terminal() && !environment.no_color)
+        }
         format => output::serialize_document(&report, format),
     })?;
     if args.output != CliOutputFormat::Table {
         // The document has no room for it.
         for rotated in &report.rotation {
             if let Some(failure) = &rotated.failure {
-                output::print_stderr(table::rotation_failure_text(rotated.name, failure).trim_end());
+                output::print_stderr(
+                    table::rotation_failure_text(rotated.name, failure).trim_end(),
+                );
             }
         }
     }

@@ -61,18 +61,24 @@ impl WorkloadArgs {
             None => ("the flags of canaries".to_owned(), String::new()),
             Some(path) => {
                 let text = std::fs::read_to_string(path).map_err(|error| {
-                    CommandError::invalid_input(format!("--templates: {} cannot be read", path.display()))
-                        .with_cause(&error)
-                        .with_hint("give a file with --templates, or leave it out for canaries")
+                    CommandError::invalid_input(format!(
+                        "--templates: {} cannot be read",
+                        path.display()
+                    ))
+                    .with_cause(&error)
+                    .with_hint("give a file with --templates, or leave it out for canaries")
                 })?;
                 (format!("the templates in {}", path.display()), text)
             }
         };
-        WorkloadTemplates::parse_with_canary_overrides(&text, self.canary_overrides()).map_err(|problems| {
-            let lines = problem_lines(&problems);
-            CommandError::invalid_input(format!("{name} cannot be used\n\n{lines}"))
-                .with_hint("correct every field above; flags of canaries stand for fields of `canary`")
-        })
+        WorkloadTemplates::parse_with_canary_overrides(&text, self.canary_overrides()).map_err(
+            |problems| {
+                let lines = problem_lines(&problems);
+                CommandError::invalid_input(format!("{name} cannot be used\n\n{lines}")).with_hint(
+                    "correct every field above; flags of canaries stand for fields of `canary`",
+                )
+            },
+        )
     }
 
     /// The flags as the fields that they stand for.

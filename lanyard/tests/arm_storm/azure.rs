@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use azure_core::http::{AsyncRawResponse, HttpClient, Method, Request};
 use jiff::Timestamp;
-use lanyard_azure::{RetryPolicy, AzureTransport, AzureTransportSettings};
+use lanyard_azure::{AzureTransport, AzureTransportSettings, RetryPolicy};
 use lanyard_clock::{Clock as _, ManualClock, SharedClock, SystemClock};
 use lanyard_desired::{ValidatedHostedCluster, validate};
 use lanyard_emulator::Emulator;
@@ -146,11 +146,13 @@ fn transport_and_client(
     };
     let kept: Arc<Mutex<Option<Arc<dyn HttpClient>>>> = Arc::default();
     let wrap = |inner| {
-        let client: Arc<dyn HttpClient> = Arc::new(InFlightCountingClient { inner, in_flight: Arc::clone(open) });
+        let client: Arc<dyn HttpClient> =
+            Arc::new(InFlightCountingClient { inner, in_flight: Arc::clone(open) });
         *kept.lock() = Some(Arc::clone(&client));
         client
     };
-    let transport = AzureTransport::with_wrapped_client(&settings, Arc::new(clock.clone()), wrap).unwrap();
+    let transport =
+        AzureTransport::with_wrapped_client(&settings, Arc::new(clock.clone()), wrap).unwrap();
     let client = kept.lock().clone().unwrap();
     (transport, client)
 }

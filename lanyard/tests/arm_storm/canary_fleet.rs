@@ -9,17 +9,19 @@ use jiff::Timestamp;
 use lanyard_api::CanaryStatusReport;
 use lanyard_api::hosted_cluster_identities::HostedClusterIdentitiesStatus;
 use lanyard_canary::{
-    IdentityCanary, CanaryMetrics, CanaryDependencies, CanarySettings, CredentialFileLocation, FactsSink, GrantedCall,
-    KeyUrl, NetworkProbeTarget, FailureThreshold, ProbeSettings, PublishFactsError, FactsPublisher,
+    CanaryDependencies, CanaryMetrics, CanarySettings, CredentialFileLocation, FactsPublisher,
+    FactsSink, FailureThreshold, GrantedCall, IdentityCanary, KeyUrl, NetworkProbeTarget,
+    ProbeSettings, PublishFactsError,
 };
 use lanyard_credential::{TokenTransport, TokenTransportOptions};
 use lanyard_desired::forecast::RenewalPolicy;
 use lanyard_desired::status::{
-    ObservedClasses, ClusterValidation, ReportAnnotation, IdentityStatusInputs, ObservedPod, ObservedVolume, identities_status,
+    ClusterValidation, IdentityStatusInputs, ObservedClasses, ObservedPod, ObservedVolume,
+    ReportAnnotation, identities_status,
 };
 use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_desired::workload::CanaryCalls;
-use lanyard_desired::{ValidationProblems, ValidatedHostedCluster, desired_proof_calls};
+use lanyard_desired::{ValidatedHostedCluster, ValidationProblems, desired_proof_calls};
 use lanyard_telemetry::MetricsPage;
 use lanyard_vocabulary::{Cloud, Component};
 use parking_lot::Mutex;
@@ -72,7 +74,8 @@ impl TestCanaryFleet {
             let place = files.path().join(component.name());
             std::fs::write(&place, azure.fetch_document(component).await).unwrap();
         }
-        let classes = Component::ALL.map(|it| it.definition().secret_provider_class.to_owned()).into();
+        let classes =
+            Component::ALL.map(|it| it.definition().secret_provider_class.to_owned()).into();
         let mut flock = Self {
             cluster: azure.cluster.clone(),
             annotations: FakePodAnnotations::default(),
@@ -94,7 +97,8 @@ impl TestCanaryFleet {
         self.metrics.insert(component, parts.metrics.clone());
         let teller = Arc::new(FakePodAnnotation { component, all: self.annotations.clone() });
         let telling = FactsPublisher::new(teller, azure.shared_clock(), parts.metrics.clone());
-        let task = self.canaries.spawn(IdentityCanary::new(settings, parts).with_publisher(telling).run());
+        let task =
+            self.canaries.spawn(IdentityCanary::new(settings, parts).with_publisher(telling).run());
         self.running.insert(component, task);
     }
 
@@ -106,7 +110,11 @@ impl TestCanaryFleet {
     }
 
     /// The node brings what the vault holds now.
-    pub(crate) async fn rewrite_credential_file(&self, azure: &VirtualTimeAzure, component: Component) {
+    pub(crate) async fn rewrite_credential_file(
+        &self,
+        azure: &VirtualTimeAzure,
+        component: Component,
+    ) {
         let fresh = self.files.path().join("fresh");
         std::fs::write(&fresh, azure.fetch_document(component).await).unwrap();
         std::fs::rename(fresh, self.files.path().join(component.name())).unwrap();
@@ -148,12 +156,15 @@ impl TestCanaryFleet {
         let classes = Component::ALL.iter().filter(|other| mounts(other));
         let annotations = self.annotations.0.lock();
         let text = annotations.get(&component).map(|(text, _)| text.clone());
-        let canary =
-            text.map_or(ReportAnnotation::Absent, |text| ReportAnnotation::Parsed(serde_json::from_str(&text).unwrap()));
+        let canary = text.map_or(ReportAnnotation::Absent, |text| {
+            ReportAnnotation::Parsed(serde_json::from_str(&text).unwrap())
+        });
         ObservedPod {
             name: format!("{deployment}-0"),
             deployment: Some(deployment.to_owned()),
-            class_names: classes.map(|it| it.definition().secret_provider_class.to_owned()).collect(),
+            class_names: classes
+                .map(|it| it.definition().secret_provider_class.to_owned())
+                .collect(),
             is_ready: true,
             canary_report: canary,
             ..ObservedPod::default()
@@ -162,8 +173,9 @@ impl TestCanaryFleet {
 
     fn observed_volumes(&self, pod: &ObservedPod) -> Vec<ObservedVolume> {
         let of_class = |class: &String| {
-            let component =
-                Component::ALL.into_iter().find(|it| it.definition().secret_provider_class == class)?;
+            let component = Component::ALL
+                .into_iter()
+                .find(|it| it.definition().secret_provider_class == class)?;
             let name = &self.cluster.identities[&component].secret_name;
             Some(ObservedVolume {
                 pod_name: pod.name.clone(),
@@ -191,7 +203,11 @@ impl TestCanaryFleet {
 }
 
 /// What the operator renders for a canary.
-fn canary_settings(azure: &VirtualTimeAzure, component: Component, files: &std::path::Path) -> CanarySettings {
+fn canary_settings(
+    azure: &VirtualTimeAzure,
+    component: Component,
+    files: &std::path::Path,
+) -> CanarySettings {
     let endpoints = Cloud::Public.endpoints().unwrap();
     let cluster = &azure.cluster;
     let line = desired_proof_calls(cluster)[&component].granted.request_line(endpoints);

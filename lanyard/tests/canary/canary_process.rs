@@ -47,13 +47,15 @@ impl TestCanaryProcess {
     ) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lanyard"));
         let endpoints = Cloud::Public.endpoints().unwrap();
-        let call = desired_proof_calls(&example_cluster())[&component].granted.request_line(endpoints);
+        let call =
+            desired_proof_calls(&example_cluster())[&component].granted.request_line(endpoints);
         let component_flag = format!("--component={component}");
         command.args(["canary", &component_flag, "--call", &call, "--interval=1s"]);
         command.args(["--token-interval=3s", "--metrics-addr=127.0.0.1:0"]).args(more);
         let file = credential_file(mounts, component);
         match component.consumers()[0].path_source {
-            CredentialPathSource::CloudConfig { .. } | CredentialPathSource::StorageOperator { .. } => {
+            CredentialPathSource::CloudConfig { .. }
+            | CredentialPathSource::StorageOperator { .. } => {
                 let config = scratch.join(format!("{component}.conf"));
                 let content = serde_json::json!({
                     "cloud": "AzurePublicCloud",
@@ -63,7 +65,8 @@ impl TestCanaryProcess {
                 std::fs::write(&config, content.to_string()).unwrap();
                 command.arg("--cloud-config").arg(config);
             }
-            CredentialPathSource::Environment { name } | CredentialPathSource::Rendered { name, .. } => {
+            CredentialPathSource::Environment { name }
+            | CredentialPathSource::Rendered { name, .. } => {
                 command.arg("--credential-file-from-env").arg(name).env(name, file);
             }
             CredentialPathSource::Computed | CredentialPathSource::ClusterIdentity => {

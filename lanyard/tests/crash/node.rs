@@ -12,8 +12,8 @@ use libtest_mimic::Failed;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use tempfile::TempDir;
 
-use super::plugin_process::{WAIT_TIMEOUT, CrashTrigger, CrashTestPlugin, ProcessClock};
 use super::fake_provider::{FakeVersionProvider, files_of_version};
+use super::plugin_process::{CrashTestPlugin, CrashTrigger, ProcessClock, WAIT_TIMEOUT};
 
 /// How a volume is filled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,14 +54,21 @@ impl CrashTestNode {
 
     /// Starts a process of the node plugin, which may have to kill itself, and waits until it
     /// serves.
-    pub(crate) async fn start_plugin(&self, crash: Option<CrashTrigger>) -> Result<CrashTestPlugin, Failed> {
+    pub(crate) async fn start_plugin(
+        &self,
+        crash: Option<CrashTrigger>,
+    ) -> Result<CrashTestPlugin, Failed> {
         let mut plugin = self.launch_plugin(crash, ProcessClock::SystemTime)?;
         plugin.wait_until_serving().await?;
         Ok(plugin)
     }
 
     /// The same without waiting: a process that is to die on its own may never serve.
-    pub(crate) fn launch_plugin(&self, crash: Option<CrashTrigger>, start: ProcessClock) -> Result<CrashTestPlugin, Failed> {
+    pub(crate) fn launch_plugin(
+        &self,
+        crash: Option<CrashTrigger>,
+        start: ProcessClock,
+    ) -> Result<CrashTestPlugin, Failed> {
         CrashTestPlugin::launch(self.dir.path(), &self.target, (self.staging, start), crash)
     }
 
@@ -98,7 +105,8 @@ impl CrashTestNode {
 
     /// Opens what a reader finds now.
     pub(crate) fn open_files(&self) -> Result<OpenVolumeFiles, Failed> {
-        let paths = files_of_version(&self.visible_version()?.ok_or("nothing to open")?).into_keys();
+        let paths =
+            files_of_version(&self.visible_version()?.ok_or("nothing to open")?).into_keys();
         let open = |path: &str| File::open(self.target.join(path));
         Ok(OpenVolumeFiles(paths.map(open).collect::<Result<_, _>>()?))
     }
@@ -235,7 +243,11 @@ fn read_version(dir: &Path) -> Result<Option<String>, Failed> {
     Err(format!("half of {version}: {:?}", found.keys().collect::<Vec<_>>()).into())
 }
 
-fn collect_files(dir: &Path, above: &str, found: &mut BTreeMap<String, String>) -> Result<(), Failed> {
+fn collect_files(
+    dir: &Path,
+    above: &str,
+    found: &mut BTreeMap<String, String>,
+) -> Result<(), Failed> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();

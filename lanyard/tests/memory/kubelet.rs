@@ -37,11 +37,17 @@ pub(crate) struct MemoryTestKubelet(PathBuf);
 
 impl MemoryTestNode {
     /// Starts the node plugin and waits until it serves.
-    pub(crate) async fn start(classes: &[MemoryTestClass], cgroup: MemoryCgroup) -> Result<Self, Failed> {
+    pub(crate) async fn start(
+        classes: &[MemoryTestClass],
+        cgroup: MemoryCgroup,
+    ) -> Result<Self, Failed> {
         let dir = tempfile::tempdir()?;
         let vault = MemoryTestVault::serve(dir.path()).await?;
         fs::create_dir(dir.path().join("kubelet"))?;
-        fs::write(dir.path().join("classes.yaml"), classes.iter().map(class_yaml).collect::<String>())?;
+        fs::write(
+            dir.path().join("classes.yaml"),
+            classes.iter().map(class_yaml).collect::<String>(),
+        )?;
         let child = launch_in_cgroup(dir.path(), &vault, &cgroup)?;
         let kubelet = MemoryTestKubelet(dir.path().to_owned());
         let mut node = Self { child, kubelet, vault, dir, cgroup };
@@ -159,7 +165,11 @@ impl MemoryTestKubelet {
 }
 
 /// Starts the process in the cgroup: a shell joins it and becomes the process.
-fn launch_in_cgroup(dir: &Path, vault: &MemoryTestVault, cgroup: &MemoryCgroup) -> Result<Child, Failed> {
+fn launch_in_cgroup(
+    dir: &Path,
+    vault: &MemoryTestVault,
+    cgroup: &MemoryCgroup,
+) -> Result<Child, Failed> {
     let mut command = Command::new("/bin/sh");
     command.env_clear().args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(cgroup.procs_file());
     command.arg(env!("CARGO_BIN_EXE_lanyard"));

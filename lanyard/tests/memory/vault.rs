@@ -43,7 +43,9 @@ impl MemoryTestVault {
         });
         tokio::spawn(async move {
             while let Ok((stream, _)) = metadata.accept().await {
-                tokio::spawn(async move { drop(answer_requests(stream, |_| token_response()).await) });
+                tokio::spawn(
+                    async move { drop(answer_requests(stream, |_| token_response()).await) },
+                );
             }
         });
         Ok(Self { proxy: ports.0, metadata: ports.1, ca_file: authority, version })

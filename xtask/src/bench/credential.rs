@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::row::{MetricGoal, ReportedMeasurement, BenchMetric, BenchPeer, BenchRow};
-use crate::task_error::TaskError;
-use crate::repository::Repository;
+use super::row::{BenchMetric, BenchPeer, BenchRow, MetricGoal, ReportedMeasurement};
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// The names under which the programs report.
 const SUBJECT: &str = "lanyard-credential";
@@ -19,10 +19,12 @@ pub(super) fn measure(house: &Repository, cores: usize) -> Result<Vec<BenchRow>,
     let rust = build_rust(house)?;
     let mut measurements = run_and_parse_measurements(&mut Command::new(rust))?;
     if let Some(go) = &go {
-        measurements.extend(run_and_parse_measurements(Command::new(go).args(certificate_files(house)))?);
+        measurements
+            .extend(run_and_parse_measurements(Command::new(go).args(certificate_files(house)))?);
     }
     let absence = if go.is_none() { Some("Go is not installed") } else { None };
-    let metrics = credential_metrics(cores, &BenchPeer { name: AZIDENTITY, absence_reason: absence });
+    let metrics =
+        credential_metrics(cores, &BenchPeer { name: AZIDENTITY, absence_reason: absence });
     super::bench_rows(SUBJECT, &metrics, &measurements)
 }
 
@@ -56,7 +58,9 @@ fn certificate_files(house: &Repository) -> [PathBuf; 3] {
     ["leaf.pkcs8.key", "leaf.pem", "intermediate.pem"].map(|name| fixtures.join(name))
 }
 
-fn run_and_parse_measurements(command: &mut Command) -> Result<Vec<ReportedMeasurement>, TaskError> {
+fn run_and_parse_measurements(
+    command: &mut Command,
+) -> Result<Vec<ReportedMeasurement>, TaskError> {
     let output = process::capture_stdout(command)?;
     serde_json::from_slice(&output)
         .map_err(|source| TaskError::Answer { command: process::command_line(command), source })
@@ -78,7 +82,11 @@ fn credential_metrics(cores: usize, azidentity: &BenchPeer) -> Vec<BenchMetric> 
         metric("cached_token_1000_scopes_in_turn", MetricGoal::None, both()),
         metric(BORROWED_TOKEN_ONE_SCOPE, MetricGoal::AtMost(60.0), nobody()),
         metric("lent_token_1_scope_allocations", MetricGoal::AtMost(0.0), nobody()),
-        metric("lent_token_1000_scopes", MetricGoal::AtMostTimes(1.2, BORROWED_TOKEN_ONE_SCOPE), nobody()),
+        metric(
+            "lent_token_1000_scopes",
+            MetricGoal::AtMostTimes(1.2, BORROWED_TOKEN_ONE_SCOPE),
+            nobody(),
+        ),
         metric(ONE_THREAD, MetricGoal::None, both()),
         metric(ALL_CORES, MetricGoal::AtLeastTimes(0.8 * cores, ONE_THREAD), both()),
         metric(

@@ -1,14 +1,15 @@
 //! The node plugin beside the Secrets Store CSI driver and its Azure provider.
 
-use super::row::{MetricGoal, BenchMetric, BenchPeer, BenchRow};
+use super::row::{BenchMetric, BenchPeer, BenchRow, MetricGoal};
 use crate::conformance;
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::image::{self, ImageKind};
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// The names under which the numbers are reported.
 const SUBJECT: &str = "lanyard node";
-const UPSTREAM_PEER: BenchPeer = BenchPeer { name: "driver 1.6.0 + provider 1.8.2", absence_reason: None };
+const UPSTREAM_PEER: BenchPeer =
+    BenchPeer { name: "driver 1.6.0 + provider 1.8.2", absence_reason: None };
 
 /// Builds the programs, has the conformance driver measure, and sets the numbers side by side.
 pub(super) fn measure(house: &Repository) -> Result<Vec<BenchRow>, TaskError> {
@@ -17,7 +18,11 @@ pub(super) fn measure(house: &Repository) -> Result<Vec<BenchRow>, TaskError> {
     let mut command = conformance::node_benchmark_command(house, &lanyard)?;
     let file = house.target_directory().join("node-measurements.json");
     command.arg("--measurements").arg(&file);
-    super::bench_rows(SUBJECT, &node_metrics(), &super::run_and_read_measurements(&mut command, &file)?)
+    super::bench_rows(
+        SUBJECT,
+        &node_metrics(),
+        &super::run_and_read_measurements(&mut command, &file)?,
+    )
 }
 
 /// What is measured, and what it should be.

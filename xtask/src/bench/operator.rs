@@ -1,10 +1,10 @@
 //! The operator beside a plain loop that writes the very same bytes.
 
-use super::row::{MetricGoal, BenchMetric, BenchPeer, BenchRow};
+use super::row::{BenchMetric, BenchPeer, BenchRow, MetricGoal};
 use crate::conformance;
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::image::{self, ImageKind};
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// The names under which the numbers are reported.
 const SUBJECT: &str = "lanyard operator";
@@ -18,7 +18,11 @@ pub(super) fn measure(house: &Repository, clusters: u32) -> Result<Vec<BenchRow>
     let mut command = conformance::operator_benchmark_command(house, &lanyard)?;
     let file = house.target_directory().join("operator-measurements.json");
     command.arg("--measurements").arg(&file).arg("--clusters").arg(clusters.to_string());
-    super::bench_rows(SUBJECT, &operator_metrics(), &super::run_and_read_measurements(&mut command, &file)?)
+    super::bench_rows(
+        SUBJECT,
+        &operator_metrics(),
+        &super::run_and_read_measurements(&mut command, &file)?,
+    )
 }
 
 /// What is measured, and what it should be.

@@ -95,7 +95,11 @@ pub(super) fn compare_measurements(
     if missing.is_empty() { Ok(rows) } else { Err(missing) }
 }
 
-fn metric_rows(ourselves: &str, metric: &BenchMetric, numbers: &MeasurementIndex<'_>) -> Result<Vec<BenchRow>, String> {
+fn metric_rows(
+    ourselves: &str,
+    metric: &BenchMetric,
+    numbers: &MeasurementIndex<'_>,
+) -> Result<Vec<BenchRow>, String> {
     let ours = numbers.find(ourselves, metric.name)?;
     let limit = match metric.goal {
         // The peer's number is not known yet.
@@ -121,7 +125,12 @@ fn metric_rows(ourselves: &str, metric: &BenchMetric, numbers: &MeasurementIndex
     metric.peers.iter().map(|peer| peer_row(&alone, metric.goal, peer, numbers)).collect()
 }
 
-fn peer_row(alone: &BenchRow, goal: MetricGoal, peer: &BenchPeer, numbers: &MeasurementIndex<'_>) -> Result<BenchRow, String> {
+fn peer_row(
+    alone: &BenchRow,
+    goal: MetricGoal,
+    peer: &BenchPeer,
+    numbers: &MeasurementIndex<'_>,
+) -> Result<BenchRow, String> {
     if let Some(absence) = peer.absence_reason {
         return Ok(BenchRow { peer: Some(format!("{} ({absence})", peer.name)), ..alone.clone() });
     }
@@ -271,14 +280,16 @@ mod tests {
             (MetricGoal::None, None),
         ];
         for (goal, met) in cases {
-            let rows = compare_measurements("us", &[test_metric("b", goal, &[])], &measurements).expect("all is there");
+            let rows = compare_measurements("us", &[test_metric("b", goal, &[])], &measurements)
+                .expect("all is there");
             assert_eq!(rows[0].met, met, "{goal:?}");
         }
     }
 
     #[test]
     fn peer_goal_applies_factor_and_absolute_limit() {
-        let measurements = [test_measurement("us", "a", 50.0), test_measurement("peer 1", "a", 200.0)];
+        let measurements =
+            [test_measurement("us", "a", 50.0), test_measurement("peer 1", "a", 200.0)];
         for (factor, limit, met) in [
             (0.25, None, true),
             (0.2, None, false),
@@ -286,14 +297,16 @@ mod tests {
             (0.25, Some(49.0), false),
         ] {
             let goal = MetricGoal::AtMostOfPeer { factor, limit };
-            let rows = compare_measurements("us", &[test_metric("a", goal, &[TEST_PEER])], &measurements);
+            let rows =
+                compare_measurements("us", &[test_metric("a", goal, &[TEST_PEER])], &measurements);
             assert_eq!(rows.expect("all is there")[0].met, Some(met), "{goal:?}");
         }
     }
 
     #[test]
     fn at_least_of_peer_goal_compares_with_the_peer() {
-        let measurements = [test_measurement("us", "a", 80.0), test_measurement("peer 1", "a", 100.0)];
+        let measurements =
+            [test_measurement("us", "a", 80.0), test_measurement("peer 1", "a", 100.0)];
         for (factor, met) in [(0.8, true), (0.81, false)] {
             let metrics = [test_metric("a", MetricGoal::AtLeastOfPeer(factor), &[TEST_PEER])];
             let rows = compare_measurements("us", &metrics, &measurements).expect("all is there");
@@ -303,9 +316,14 @@ mod tests {
 
     #[test]
     fn row_contains_own_and_peer_values() {
-        let measurements = [test_measurement("us", "a", 50.0), test_measurement("peer 1", "a", 200.0)];
-        let rows = compare_measurements("us", &[test_metric("a", MetricGoal::AtMost(60.0), &[TEST_PEER])], &measurements)
-            .expect("all is there");
+        let measurements =
+            [test_measurement("us", "a", 50.0), test_measurement("peer 1", "a", 200.0)];
+        let rows = compare_measurements(
+            "us",
+            &[test_metric("a", MetricGoal::AtMost(60.0), &[TEST_PEER])],
+            &measurements,
+        )
+        .expect("all is there");
         let json = serde_json::to_value(&rows).expect("rows are JSON");
         let expected = serde_json::json!([{
             "metric": "a", "unit": "ns", "ours": 50.0, "peer": "peer 1", "peer_value": 200.0,
@@ -317,26 +335,40 @@ mod tests {
     #[test]
     fn an_absent_peer_has_a_row_that_says_why() {
         let absent = BenchPeer { name: "peer 1", absence_reason: Some("Go is not installed") };
-        let rows = compare_measurements("us", &[test_metric("a", MetricGoal::None, &[absent])], &[test_measurement("us", "a", 1.0)])
-            .expect("nobody else is asked");
+        let rows = compare_measurements(
+            "us",
+            &[test_metric("a", MetricGoal::None, &[absent])],
+            &[test_measurement("us", "a", 1.0)],
+        )
+        .expect("nobody else is asked");
         assert_eq!(rows[0].peer.as_deref(), Some("peer 1 (Go is not installed)"));
         assert_eq!(rows[0].peer_value, None);
     }
 
     #[test]
     fn every_number_that_is_missing_is_named() {
-        let metrics = [test_metric("a", MetricGoal::None, &[TEST_PEER]), test_metric("b", MetricGoal::None, &[])];
+        let metrics = [
+            test_metric("a", MetricGoal::None, &[TEST_PEER]),
+            test_metric("b", MetricGoal::None, &[]),
+        ];
         let missing = compare_measurements("us", &metrics, &[test_measurement("us", "a", 1.0)]);
         assert_eq!(missing, Err(vec!["peer 1: a".to_owned(), "us: b".to_owned()]));
         let empty = [test_measurement("us", "b", f64::NAN)];
-        assert_eq!(compare_measurements("us", &metrics[1..], &empty), Err(vec!["us: b".to_owned()]));
+        assert_eq!(
+            compare_measurements("us", &metrics[1..], &empty),
+            Err(vec!["us: b".to_owned()])
+        );
     }
 
     #[test]
     fn a_peer_in_another_unit_is_not_compared() {
-        let other = ReportedMeasurement { unit: "ms".to_owned(), ..test_measurement("peer 1", "a", 1.0) };
+        let other =
+            ReportedMeasurement { unit: "ms".to_owned(), ..test_measurement("peer 1", "a", 1.0) };
         let metrics = [test_metric("a", MetricGoal::None, &[TEST_PEER])];
-        assert!(compare_measurements("us", &metrics, &[test_measurement("us", "a", 1.0), other]).is_err());
+        assert!(
+            compare_measurements("us", &metrics, &[test_measurement("us", "a", 1.0), other])
+                .is_err()
+        );
     }
 
     #[test]
@@ -364,7 +396,11 @@ mod tests {
             test_measurement("peer 2", "a", 200.0),
         ];
         let goal = MetricGoal::AtMostOfPeer { factor: 1.0, limit: None };
-        let rows = compare_measurements("us", &[test_metric("a", goal, &[TEST_PEER, other])], &measurements);
+        let rows = compare_measurements(
+            "us",
+            &[test_metric("a", goal, &[TEST_PEER, other])],
+            &measurements,
+        );
         let lines = format_table(&rows.expect("all is there"));
         assert_eq!(lines.last().map(String::as_str), Some("0 of 1 goals met"));
     }
@@ -378,9 +414,13 @@ mod tests {
             test_measurement("peer 2", "a", 25.0),
             test_measurement("us", "b", 7.0),
         ];
-        let metrics =
-            [test_metric("a", MetricGoal::AtMost(60.0), &[TEST_PEER, other]), test_metric("b", MetricGoal::AtMost(6.0), &[])];
-        let lines = format_table(&compare_measurements("us", &metrics, &measurements).expect("all is there"));
+        let metrics = [
+            test_metric("a", MetricGoal::AtMost(60.0), &[TEST_PEER, other]),
+            test_metric("b", MetricGoal::AtMost(6.0), &[]),
+        ];
+        let lines = format_table(
+            &compare_measurements("us", &metrics, &measurements).expect("all is there"),
+        );
         let expected = [
             "metric  unit  ours  peer    peer's  ratio  goal  met",
             "a       ns    50.0  peer 1     200   0.25  ≤ 60  yes",

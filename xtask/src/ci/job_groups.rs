@@ -8,10 +8,10 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
 use super::processor_time::ProcessorTime;
-use super::{StageOutcome, CiStage};
-use crate::task_error::TaskError;
+use super::{CiStage, StageOutcome};
+use crate::process::{self, PassFailCounts, Stopwatch};
 use crate::repository::Repository;
-use crate::process::{self, Stopwatch, PassFailCounts};
+use crate::task_error::TaskError;
 
 /// Which stages run one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,10 @@ impl JobGroup {
 }
 
 /// Runs all stages and returns how they ended, in their order.
-pub(super) fn run_in_parallel(house: &Repository, stages: &[CiStage]) -> Result<Vec<StageOutcome>, TaskError> {
+pub(super) fn run_in_parallel(
+    house: &Repository,
+    stages: &[CiStage],
+) -> Result<Vec<StageOutcome>, TaskError> {
     let runner = StageRunner::prepare(house)?;
     process::print_line(&format!("what runs writes to {}", runner.logs.display()));
     let schedule = Mutex::new(StageSchedule::new(stages));
@@ -51,7 +54,8 @@ pub(super) fn run_in_parallel(house: &Repository, stages: &[CiStage]) -> Result<
         while let Some((index, lacking)) = wait_for_next_stage(&schedule, &ended, lane) {
             let stage = &stages[index];
             // A panic here fails the stage: the other lanes must not wait for it for ever.
-            let mut ending = StageEndGuard { schedule: &schedule, ended: &ended, index, failed: true };
+            let mut ending =
+                StageEndGuard { schedule: &schedule, ended: &ended, index, failed: true };
             let outcome = match lacking {
                 Some(failed) => StageOutcome::skipped(&stage.name, &stages[failed].name),
                 None => runner.run(stage, lane),
@@ -90,7 +94,11 @@ impl Drop for StageEndGuard<'_> {
 }
 
 /// The next stage of a lane, once there is one, and a stage that it needs and that failed.
-fn wait_for_next_stage(schedule: &Mutex<StageSchedule>, ended: &Condvar, lane: JobGroup) -> Option<(usize, Option<usize>)> {
+fn wait_for_next_stage(
+    schedule: &Mutex<StageSchedule>,
+    ended: &Condvar,
+    lane: JobGroup,
+) -> Option<(usize, Option<usize>)> {
     let mut schedule = schedule.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         match schedule.next_stage(lane) {
@@ -261,7 +269,12 @@ mod tests {
 
     fn test_stage(name: &str, lane: JobGroup, after: Option<&'static str>) -> CiStage {
         let after = after.into_iter().collect();
-        CiStage { name: name.to_owned(), group: lane, depends_on: after, run: Box::new(|_| Ok(PassFailCounts::ONE_PASSED)) }
+        CiStage {
+            name: name.to_owned(),
+            group: lane,
+            depends_on: after,
+            run: Box::new(|_| Ok(PassFailCounts::ONE_PASSED)),
+        }
     }
 
     #[test]
@@ -305,13 +318,17 @@ mod tests {
         assert_eq!(schedule.next_stage(JobGroup::Workspace), NextStage::Run(0));
         assert_eq!(schedule.next_stage(JobGroup::Suites), NextStage::Wait);
         schedule.finish_stage(0, true);
-        assert_eq!(schedule.next_stage(JobGroup::Suites), NextStage::DependencyFailed { stage: 1, failed: 0 });
+        assert_eq!(
+            schedule.next_stage(JobGroup::Suites),
+            NextStage::DependencyFailed { stage: 1, failed: 0 }
+        );
         assert_eq!(schedule.next_stage(JobGroup::Suites), NextStage::Finished);
     }
 
     #[test]
     fn stage_does_not_wait_for_unselected_stages() {
-        let mut schedule = StageSchedule::new(&[test_stage("node", JobGroup::Workspace, Some("image"))]);
+        let mut schedule =
+            StageSchedule::new(&[test_stage("node", JobGroup::Workspace, Some("image"))]);
         assert_eq!(schedule.next_stage(JobGroup::Workspace), NextStage::Run(0));
     }
 }

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::SuiteName;
-use crate::task_error::TaskError;
-use crate::repository::Repository;
-use crate::image::archive::{ImageEntry, ContainerImage};
+use crate::image::archive::{ContainerImage, ImageEntry};
 use crate::image::{self, ImageKind};
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 use crate::tools::{self, KubernetesVersion};
 
 /// A flag of the driver and its value.
@@ -38,7 +38,9 @@ pub(super) fn suite_flags(
         ],
         SuiteName::Rust => vec![path_flag("--program", &tools::rust_clients(house)?)],
         SuiteName::Kubernetes | SuiteName::Operator => vec![node_flag(house, kubernetes)?],
-        SuiteName::Chart => vec![node_flag(house, kubernetes)?, tool_flag("helm", &go("helm")?.join("helm"))],
+        SuiteName::Chart => {
+            vec![node_flag(house, kubernetes)?, tool_flag("helm", &go("helm")?.join("helm"))]
+        }
         SuiteName::Csi => vec![
             node_flag(house, kubernetes)?,
             tool_flag("csi-sanity", &go("csi-sanity")?.join("csi-sanity")),
@@ -74,7 +76,10 @@ pub(super) fn suite_flags(
 }
 
 /// The programs of the benchmark of the node plugin.
-pub(super) fn benchmark_flags(house: &Repository, lanyard: &Path) -> Result<Vec<SuiteFlag>, TaskError> {
+pub(super) fn benchmark_flags(
+    house: &Repository,
+    lanyard: &Path,
+) -> Result<Vec<SuiteFlag>, TaskError> {
     let go = |name| tools::go_program(house, name);
     Ok(vec![
         node_flag(house, KubernetesVersion::V1_36)?,

@@ -54,7 +54,11 @@ impl ImageEntry {
 
     /// A symbolic link.
     pub(crate) fn link(path: &str, target: &str) -> Self {
-        Self { path: path.to_owned(), mode: 0o777, content: ImageEntryContent::Link(target.to_owned()) }
+        Self {
+            path: path.to_owned(),
+            mode: 0o777,
+            content: ImageEntryContent::Link(target.to_owned()),
+        }
     }
 
     /// The path, relative to the root.
@@ -298,7 +302,8 @@ mod tests {
             "containerd compares it with what it unpacks"
         );
         assert_eq!(configuration["config"]["User"], "0:0");
-        let names: Vec<_> = read_tar(layer).into_iter().map(|(name, kind, _)| (name, kind)).collect();
+        let names: Vec<_> =
+            read_tar(layer).into_iter().map(|(name, kind, _)| (name, kind)).collect();
         let expected = [("etc/", '5'), ("etc/deep/", '5'), ("etc/deep/link", '2'), ("run", '0')];
         assert_eq!(names, expected.map(|(name, kind)| (name.to_owned(), kind)));
     }
@@ -321,7 +326,9 @@ mod tests {
     #[test]
     fn a_name_that_does_not_fit_is_refused() {
         let long = "x".repeat(101);
-        let error = test_image(vec![ImageEntry::file(&long, Vec::new())]).to_archive().expect_err("too long");
+        let error = test_image(vec![ImageEntry::file(&long, Vec::new())])
+            .to_archive()
+            .expect_err("too long");
         assert!(error.to_string().contains(&long));
     }
 

@@ -16,7 +16,9 @@ const ONE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 const NO_THREAD_CACHE: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
 
 /// The variables of an image that set up the allocator.
-pub(crate) const fn allocator_variables(product: ImageKind) -> &'static [(&'static str, &'static str)] {
+pub(crate) const fn allocator_variables(
+    product: ImageKind,
+) -> &'static [(&'static str, &'static str)] {
     match product {
         ImageKind::Node => &[ONE_HEAP, NO_THREAD_CACHE],
         ImageKind::Lanyard | ImageKind::Azure => &[ONE_HEAP],
@@ -25,7 +27,8 @@ pub(crate) const fn allocator_variables(product: ImageKind) -> &'static [(&'stat
 
 /// The variables of an image.
 pub(super) fn image_environment(product: ImageKind) -> Vec<String> {
-    let allocator = allocator_variables(product).iter().map(|(name, value)| format!("{name}={value}"));
+    let allocator =
+        allocator_variables(product).iter().map(|(name, value)| format!("{name}={value}"));
     std::iter::once(roots_variable()).chain(allocator).collect()
 }
 
@@ -38,7 +41,10 @@ pub(super) fn roots_variable() -> String {
 /// `/etc/resolv.conf`.
 pub(super) fn client_base_files() -> Vec<ImageEntry> {
     vec![
-        ImageEntry::file("etc/ssl/certs/ca-certificates.crt", public_roots::pem_bundle().into_bytes()),
+        ImageEntry::file(
+            "etc/ssl/certs/ca-certificates.crt",
+            public_roots::pem_bundle().into_bytes(),
+        ),
         ImageEntry::file("etc/nsswitch.conf", b"hosts: files dns\n".to_vec()),
         ImageEntry::file("etc/passwd", b"root:x:0:0:root:/:/sbin/nologin\n".to_vec()),
         ImageEntry::file("etc/group", b"root:x:0:\n".to_vec()),

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::file_error;
 use super::function_order::FunctionOrder;
 use super::image_kind::ImageKind;
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// The files of one program.
 #[derive(Debug)]

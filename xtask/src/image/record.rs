@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use super::link_order_files::LinkOrderFiles;
 use super::function_order::{map_functions, without_hash};
 use super::image_kind::ImageKind;
+use super::link_order_files::LinkOrderFiles;
 use super::{build_release, file_error};
 use crate::conformance;
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// What the list says of itself.
 const LIST_HEADER: &str = "\
@@ -32,7 +32,8 @@ pub(super) fn record_functions(house: &Repository) -> Result<(), TaskError> {
     let program = build_release(house, ImageKind::Node)?.root.join("lanyard");
     let directory = house.target_directory().join("image").join("record");
     fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
-    let map = fs::read_to_string(&layout.linker_map).map_err(file_error("read", &layout.linker_map))?;
+    let map =
+        fs::read_to_string(&layout.linker_map).map_err(file_error("read", &layout.linker_map))?;
     let functions: BTreeMap<&str, &str> = map_functions(&map).collect();
 
     let recorder = directory.join("recorder");

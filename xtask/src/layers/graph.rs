@@ -43,7 +43,8 @@ impl CrateGraph {
         let mut graph = Self::default();
         for node in metadata.resolve.iter().flat_map(|resolve| &resolve.nodes) {
             let Some(name) = names.get(node.id.as_str()) else { continue };
-            let below = node.deps.iter().filter(|it| it.dep_kinds.iter().any(DependencyKind::is_shipped));
+            let below =
+                node.deps.iter().filter(|it| it.dep_kinds.iter().any(DependencyKind::is_shipped));
             graph
                 .build_dependencies
                 .entry((*name).to_owned())
@@ -81,7 +82,9 @@ impl CrateGraph {
                 return true;
             }
             if seen.insert(name) {
-                waiting.extend(self.build_dependencies.get(name).into_iter().flatten().map(String::as_str));
+                waiting.extend(
+                    self.build_dependencies.get(name).into_iter().flatten().map(String::as_str),
+                );
             }
         }
         false
@@ -123,7 +126,11 @@ struct MetadataDependency {
 
 impl MetadataDependency {
     fn to_edge(&self) -> DependencyEdge {
-        DependencyEdge { to: self.name.clone(), kind: self.kind.clone(), features: self.features.clone() }
+        DependencyEdge {
+            to: self.name.clone(),
+            kind: self.kind.clone(),
+            features: self.features.clone(),
+        }
     }
 }
 

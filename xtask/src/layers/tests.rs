@@ -55,7 +55,11 @@ fn dependencies_on_lower_layers_are_allowed() {
         ("lanyard-emulator", "lanyard-vocabulary"),
         ("lanyard-conformance", "lanyard-node"),
     ] {
-        assert_eq!(findings_of_dependency(from, &json!({ "name": to })), Vec::<String>::new(), "{from} -> {to}");
+        assert_eq!(
+            findings_of_dependency(from, &json!({ "name": to })),
+            Vec::<String>::new(),
+            "{from} -> {to}"
+        );
     }
 }
 
@@ -79,7 +83,10 @@ fn dependencies_on_same_or_higher_layers_are_found() {
 fn only_the_tests_of_the_node_may_use_the_kubelet_stand_in() {
     let kubelet =
         |kind| json!({ "name": "lanyard-kubelet", "kind": kind, "features": Vec::<String>::new() });
-    assert_eq!(findings_of_dependency("lanyard-node", &kubelet(json!("dev"))), Vec::<String>::new());
+    assert_eq!(
+        findings_of_dependency("lanyard-node", &kubelet(json!("dev"))),
+        Vec::<String>::new()
+    );
     for (from, kind) in [
         ("lanyard-node", json!(null)),
         ("lanyard-node", json!("build")),
@@ -94,10 +101,12 @@ fn only_the_tests_of_the_node_may_use_the_kubelet_stand_in() {
 #[test]
 fn only_allowed_crates_link_the_emulator() {
     for from in ["lanyard-keyvault", "lanyard-node", "lanyard-conformance"] {
-        let found = findings_of_dependency(from, &json!({ "name": "lanyard-emulator", "kind": "dev" }));
+        let found =
+            findings_of_dependency(from, &json!({ "name": "lanyard-emulator", "kind": "dev" }));
         assert!(found.concat().contains("over a socket"), "{from}: {found:?}");
     }
-    let found = findings_of_dependency("lanyard-emulator", &json!({ "name": "lanyard-credential" }));
+    let found =
+        findings_of_dependency("lanyard-emulator", &json!({ "name": "lanyard-credential" }));
     assert!(found.concat().contains("only words and time"), "{found:?}");
 }
 
@@ -129,7 +138,8 @@ fn pure_crates_do_not_reach_a_runtime_through_others() {
 
 #[test]
 fn the_tests_of_a_pure_crate_may_use_a_runtime() {
-    let found = findings_of_dependency("lanyard-desired", &json!({ "name": "tokio", "kind": "dev" }));
+    let found =
+        findings_of_dependency("lanyard-desired", &json!({ "name": "tokio", "kind": "dev" }));
     assert_eq!(found, Vec::<String>::new());
 }
 
@@ -144,7 +154,10 @@ fn the_clock_takes_only_time_from_tokio() {
 #[test]
 fn the_kubernetes_client_begins_at_layer_four() {
     assert_eq!(findings_of_dependency("lanyard-azure", &json!({ "name": "kube" })).len(), 1);
-    assert_eq!(findings_of_dependency("lanyard-operator", &json!({ "name": "kube" })), Vec::<String>::new());
+    assert_eq!(
+        findings_of_dependency("lanyard-operator", &json!({ "name": "kube" })),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -163,7 +176,11 @@ fn published_crates_need_only_published_ones() {
 #[test]
 fn banned_crates_are_found_in_manifests() {
     for name in BANNED_CRATES {
-        assert_eq!(findings_of_dependency("lanyard-node", &json!({ "name": name })).len(), 1, "{name}");
+        assert_eq!(
+            findings_of_dependency("lanyard-node", &json!({ "name": name })).len(),
+            1,
+            "{name}"
+        );
     }
 }
 

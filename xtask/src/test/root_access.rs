@@ -54,7 +54,9 @@ impl RootAccess {
     /// What to do where tests are ignored.
     pub(super) const fn hint(self) -> Option<&'static str> {
         match self {
-            Self::Unavailable => Some("ignored tests need root, or user namespaces (`unshare --user`)"),
+            Self::Unavailable => {
+                Some("ignored tests need root, or user namespaces (`unshare --user`)")
+            }
             Self::Namespace => {
                 Some("the tests `crash` and `memory` of the package `lanyard` need root")
             }
@@ -81,6 +83,8 @@ mod tests {
     #[test]
     fn tests_that_need_root_are_ignored_only_without_root_and_namespaces() {
         assert!(RootAccess::Caller.is_available() && RootAccess::Namespace.is_available());
-        assert!(!RootAccess::Unavailable.is_available() && RootAccess::Unavailable.hint().is_some());
+        assert!(
+            !RootAccess::Unavailable.is_available() && RootAccess::Unavailable.hint().is_some()
+        );
     }
 }

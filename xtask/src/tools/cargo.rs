@@ -7,9 +7,9 @@ use std::process::Command;
 
 use super::InstalledTool;
 use super::cache::{file_error, install_atomically, remove_directory};
-use crate::task_error::TaskError;
-use crate::repository::Repository;
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// A cargo subcommand.
 #[derive(Debug, Clone, Copy)]

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use super::InstalledTool;
 use super::cache::{ToolFingerprint, file_error, make_directory, remove_directory};
-use crate::task_error::TaskError;
-use crate::repository::Repository;
-use crate::process;
 use crate::auxiliary_workspaces;
+use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// The directory of the Go programs of `conformance/go`.
 pub(crate) fn go_clients(house: &Repository) -> Result<PathBuf, TaskError> {

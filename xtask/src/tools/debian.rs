@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::InstalledTool;
-use super::cache::{ToolFingerprint, file_error, install_atomically, create_symlink, make_directory, remove_directory};
-use crate::task_error::TaskError;
-use crate::repository::Repository;
+use super::cache::{
+    ToolFingerprint, create_symlink, file_error, install_atomically, make_directory,
+    remove_directory,
+};
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// What a node needs to run containers.
 const CONTAINER_PROGRAMS: [&str; 4] = ["containerd", "containerd-shim-runc-v2", "ctr", "runc"];
@@ -24,7 +27,8 @@ pub(super) fn install_containers(house: &Repository) -> Result<InstalledTool, Ta
     let plugins = Path::new("/").join(NETWORK_PLUGINS);
     let place = if let (Some(programs), true) = (of_machine, plugins.join("ptp").is_file()) {
         // By where they are: on a machine that has them elsewhere later, these links would dangle.
-        let place = house.tool_directory("containers", &format!("of-machine-{}", paths_fingerprint(&programs)));
+        let place = house
+            .tool_directory("containers", &format!("of-machine-{}", paths_fingerprint(&programs)));
         install_atomically(&place, |half| {
             for (name, program) in CONTAINER_PROGRAMS.iter().zip(&programs) {
                 create_symlink(program, &half.join(name))?;
@@ -57,7 +61,8 @@ pub(super) fn install_containers(house: &Repository) -> Result<InstalledTool, Ta
 
 /// A name for the places of programs.
 fn paths_fingerprint(programs: &[PathBuf]) -> String {
-    let absorb = |hash: ToolFingerprint, path: &PathBuf| hash.with(path.as_os_str().as_encoded_bytes());
+    let absorb =
+        |hash: ToolFingerprint, path: &PathBuf| hash.with(path.as_os_str().as_encoded_bytes());
     programs.iter().fold(ToolFingerprint::new(), absorb).to_hex()
 }
 
@@ -138,7 +143,8 @@ mod tests {
 
     #[test]
     fn programs_in_another_place_are_another_tool() {
-        let [one, other] = ["/usr/bin/runc", "/usr/local/bin/runc"].map(|it| paths_fingerprint(&[it.into()]));
+        let [one, other] =
+            ["/usr/bin/runc", "/usr/local/bin/runc"].map(|it| paths_fingerprint(&[it.into()]));
         assert_ne!(one, other);
     }
 

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::InstalledTool;
-use super::cache::{ToolFingerprint, file_error, list_files, install_atomically};
-use crate::task_error::TaskError;
-use crate::repository::Repository;
+use super::cache::{ToolFingerprint, file_error, install_atomically, list_files};
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// How programs come out of a Go module.
 #[derive(Debug)]
@@ -140,7 +140,10 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
 ];
 
 /// Installs the programs of a recipe.
-pub(super) fn install(house: &Repository, recipe: &GoToolRecipe) -> Result<InstalledTool, TaskError> {
+pub(super) fn install(
+    house: &Repository,
+    recipe: &GoToolRecipe,
+) -> Result<InstalledTool, TaskError> {
     let directory = recipe_directory(house, recipe);
     let module_file = directory.join("go.mod");
     let text = fs::read_to_string(&module_file).map_err(file_error("read", &module_file))?;

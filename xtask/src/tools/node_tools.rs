@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use super::cache::{ToolFingerprint, install_atomically, create_symlink};
+use super::cache::{ToolFingerprint, create_symlink, install_atomically};
 use super::{debian, go, test_images};
-use crate::task_error::TaskError;
 use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// A version of Kubernetes that we are tried on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,7 +31,8 @@ impl KubernetesVersion {
 
 const KUBERNETES_PROGRAMS: [&str; 4] =
     ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"];
-const CONTAINER_PROGRAMS: [&str; 5] = ["containerd", "containerd-shim-runc-v2", "ctr", "runc", "cni"];
+const CONTAINER_PROGRAMS: [&str; 5] =
+    ["containerd", "containerd-shim-runc-v2", "ctr", "runc", "cni"];
 
 /// Installs what a node of this version needs and returns the directory of its programs:
 /// Kubernetes, etcd, kubectl, containerd and runc, `cni/` with network plugins, `images/` with

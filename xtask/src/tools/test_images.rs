@@ -7,10 +7,10 @@ use std::process::Command;
 
 use super::cache::{ToolFingerprint, file_error, install_atomically};
 use super::{InstalledTool, debian};
-use crate::task_error::TaskError;
-use crate::repository::Repository;
-use crate::image::archive::{ImageEntry, ContainerImage};
+use crate::image::archive::{ContainerImage, ImageEntry};
 use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
 
 /// File names in the directory of images, and the names that pods call them by.
 const PAUSE_IMAGE: (&str, &str) = ("pause.tar", "localhost/lanyard/pause:1");

@@ -7,15 +7,18 @@ use std::path::Path;
 use lanyard_clock::{Clock, SharedClock};
 use serde_json::Value;
 
-use super::{LocalCluster, ClusterStartOutcome, is_cluster_directory, resolve_layout, load_plan, lock_cluster, teardown};
-use crate::http_client::ClusterHttpClient;
+use super::{
+    ClusterStartOutcome, LocalCluster, is_cluster_directory, load_plan, lock_cluster,
+    resolve_layout, teardown,
+};
+use crate::certificates::{self, CertificateWithKey, ClusterCertificates};
 use crate::component::ClusterComponent;
+use crate::component_command::component_kubeconfig_path;
 use crate::configuration;
 use crate::error::ClusterError;
-use crate::certificates::{self, CertificateWithKey, ClusterCertificates};
-use crate::component_command::component_kubeconfig_path;
+use crate::http_client::ClusterHttpClient;
 use crate::layout::ClusterLayout;
-use crate::plan::{Options, LocalClusterPlan, ClusterContext};
+use crate::plan::{ClusterContext, LocalClusterPlan, Options};
 use crate::ports::ClusterPorts;
 use crate::processes;
 use crate::readiness;
@@ -111,7 +114,10 @@ async fn prepare_directory(
         Some(path) => fs::read_to_string(path).map_err(ClusterError::file("read", path))?,
         None => certificates::generate_service_account_key()?,
     };
-    write_private_file(&layout.certificate_file("service-account.key"), service_account_key.as_bytes())?;
+    write_private_file(
+        &layout.certificate_file("service-account.key"),
+        service_account_key.as_bytes(),
+    )?;
     write_certificates(layout, &identities)?;
     write_configuration(ClusterContext { plan: &plan, layout }, &identities)?;
     write_json(
@@ -125,7 +131,10 @@ async fn prepare_directory(
     Ok(plan)
 }
 
-fn write_certificates(layout: &ClusterLayout, identities: &ClusterCertificates) -> Result<(), ClusterError> {
+fn write_certificates(
+    layout: &ClusterLayout,
+    identities: &ClusterCertificates,
+) -> Result<(), ClusterError> {
     write_private_file(&layout.certificate_file("ca.crt"), identities.authority.as_bytes())?;
     let files = [
         ("serving", &identities.serving),
@@ -133,13 +142,19 @@ fn write_certificates(layout: &ClusterLayout, identities: &ClusterCertificates) 
         ("administrator", &identities.administrator),
     ];
     for (name, CertificateWithKey { certificate, key, .. }) in files {
-        write_private_file(&layout.certificate_file(&format!("{name}.crt")), certificate.as_bytes())?;
+        write_private_file(
+            &layout.certificate_file(&format!("{name}.crt")),
+            certificate.as_bytes(),
+        )?;
         write_private_file(&layout.certificate_file(&format!("{name}.key")), key.as_bytes())?;
     }
     Ok(())
 }
 
-fn write_configuration(site: ClusterContext<'_>, identities: &ClusterCertificates) -> Result<(), ClusterError> {
+fn write_configuration(
+    site: ClusterContext<'_>,
+    identities: &ClusterCertificates,
+) -> Result<(), ClusterError> {
     let ClusterContext { plan, layout } = site;
     let containerd = layout.configuration_file(configuration::CONTAINERD_FILE);
     write_private_file(&containerd, configuration::containerd_config(site).as_bytes())?;
@@ -148,7 +163,10 @@ fn write_configuration(site: ClusterContext<'_>, identities: &ClusterCertificate
     let kubelet = layout.configuration_file(configuration::KUBELET_FILE);
     write_json(&kubelet, &configuration::kubelet_config(site))?;
     let users = [
-        (component_kubeconfig_path(site, ClusterComponent::KubeControllerManager), &identities.controller_manager),
+        (
+            component_kubeconfig_path(site, ClusterComponent::KubeControllerManager),
+            &identities.controller_manager,
+        ),
         (component_kubeconfig_path(site, ClusterComponent::KubeScheduler), &identities.scheduler),
         (component_kubeconfig_path(site, ClusterComponent::Kubelet), &identities.kubelet),
         (layout.kubeconfig_path(), &identities.administrator),

@@ -39,7 +39,10 @@ pub(super) async fn down(layout: &ClusterLayout, clock: &dyn Clock) -> Result<bo
 }
 
 /// Takes away everything but the directory and its lock.
-pub(super) async fn remove_all_but_lock(layout: &ClusterLayout, clock: &dyn Clock) -> Result<(), ClusterError> {
+pub(super) async fn remove_all_but_lock(
+    layout: &ClusterLayout,
+    clock: &dyn Clock,
+) -> Result<(), ClusterError> {
     let mut leftovers = Leftovers::default();
     kill_recorded_processes(layout, &[ClusterComponent::Kubelet], clock).await?;
     leftovers.scan(layout);
@@ -79,7 +82,10 @@ async fn kill_recorded_processes(
 }
 
 /// Kills what carries the mark, until nothing does: it may start more while we look.
-async fn kill_marked_processes(layout: &ClusterLayout, clock: &dyn Clock) -> Result<(), ClusterError> {
+async fn kill_marked_processes(
+    layout: &ClusterLayout,
+    clock: &dyn Clock,
+) -> Result<(), ClusterError> {
     for _ in 0..KILL_ATTEMPTS {
         let found = marked_processes(layout);
         if found.is_empty() {

@@ -160,7 +160,9 @@ impl FakeKubeletFixture {
         let endpoint = root.path().join("csi.sock");
         let script = Arc::new(DriverScript { endpoint, ..script });
         let mut scene = Self { root, clock, kubelet, script, servers: Vec::new() };
-        scene.kubelet.apply_driver(CsiDriverObject::new(DRIVER).with_audience("api://AzureADTokenExchange"));
+        scene
+            .kubelet
+            .apply_driver(CsiDriverObject::new(DRIVER).with_audience("api://AzureADTokenExchange"));
         scene.serve_driver();
         scene
     }
@@ -220,7 +222,8 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn driver_is_registered_and_deregistered_with_its_socket() {
     let mut scene = FakeKubeletFixture::with_driver(DriverScript::default());
     let events = scene.kubelet.tick().await;
-    let expected = KubeletEvent::Registered { driver: DRIVER.to_owned(), node_id: "node-1".to_owned() };
+    let expected =
+        KubeletEvent::Registered { driver: DRIVER.to_owned(), node_id: "node-1".to_owned() };
     assert_eq!(events, [expected]);
     let told = RegistrationStatus { plugin_registered: true, error: String::new() };
     assert_eq!(*scene.script.registration_statuses.lock(), [told]);
@@ -316,7 +319,10 @@ async fn republish_error_keeps_volume_and_retries_with_back_off() {
     scene.kubelet.tick().await;
     *scene.script.publish_error.lock() = Some(Code::InvalidArgument);
     let events = scene.advance_clock(SECOND).await;
-    assert!(matches!(&events[0], KubeletEvent::PublishFailed { was_published: true, .. }), "{events:?}");
+    assert!(
+        matches!(&events[0], KubeletEvent::PublishFailed { was_published: true, .. }),
+        "{events:?}"
+    );
     assert!(scene.kubelet.is_mounted(&key) && scene.kubelet.target_path(&key).exists());
     let mut tries = 0;
     for _ in 0..1_000 {
@@ -342,7 +348,10 @@ async fn failed_unpublish_keeps_volume_and_is_retried() {
 
 #[tokio::test]
 async fn a_deleted_pod_waits_for_the_publish_that_is_in_flight() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript { publish_gate: Some(Notify::new()), ..DriverScript::default() });
+    let scene = FakeKubeletFixture::with_driver(DriverScript {
+        publish_gate: Some(Notify::new()),
+        ..DriverScript::default()
+    });
     let key = scene.add_pod("uid-1");
     let run = tokio::spawn({
         let kubelet = scene.kubelet.clone();
@@ -365,7 +374,10 @@ async fn a_deleted_pod_waits_for_the_publish_that_is_in_flight() {
 
 #[tokio::test]
 async fn hanging_call_is_abandoned_after_two_minutes() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript { publish_gate: Some(Notify::new()), ..DriverScript::default() });
+    let scene = FakeKubeletFixture::with_driver(DriverScript {
+        publish_gate: Some(Notify::new()),
+        ..DriverScript::default()
+    });
     scene.add_pod("uid-1");
     let tick = tokio::spawn({
         let kubelet = scene.kubelet.clone();
@@ -377,8 +389,9 @@ async fn hanging_call_is_abandoned_after_two_minutes() {
     assert!(!tick.is_finished());
     scene.clock.advance(SECOND);
     let events = tick.await.unwrap();
-    let is_late =
-        |it: &KubeletEvent| matches!(it, KubeletEvent::PublishFailed { code: Code::DeadlineExceeded, .. });
+    let is_late = |it: &KubeletEvent| {
+        matches!(it, KubeletEvent::PublishFailed { code: Code::DeadlineExceeded, .. })
+    };
     assert!(is_late(events.last().unwrap()), "{events:?}");
 }
 
@@ -408,7 +421,10 @@ async fn restarted_kubelet_republishes_found_volumes_and_unpublishes_orphans() {
 
 #[tokio::test]
 async fn restart_cancels_the_call_in_flight_before_the_next_one() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript { publish_gate: Some(Notify::new()), ..DriverScript::default() });
+    let scene = FakeKubeletFixture::with_driver(DriverScript {
+        publish_gate: Some(Notify::new()),
+        ..DriverScript::default()
+    });
     let key = scene.add_pod("uid-1");
     let run = tokio::spawn({
         let kubelet = scene.kubelet.clone();

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use lanyard_vocabulary::Component;
 use tokio::runtime::Runtime;
 
-use super::{SuiteArgs, PreparedSuite, SuiteSetupError, kubernetes_suite, load_cluster, operator_suite, hosted_cluster_names};
+use super::{
+    PreparedSuite, SuiteArgs, SuiteSetupError, hosted_cluster_names, kubernetes_suite,
+    load_cluster, operator_suite,
+};
 use crate::azure_target::LocalAzureTarget;
 use crate::suites::kms;
 use crate::toolbox::Toolbox;
@@ -29,14 +32,19 @@ pub(super) fn prepare_api_server_suite(
 ) -> Result<PreparedSuite, SuiteSetupError> {
     match suite {
         ApiServerSuite::Kms => prepare_kms(arguments, runtime),
-        ApiServerSuite::Kubernetes => kubernetes_suite::prepare_kubernetes_suite(arguments, runtime),
+        ApiServerSuite::Kubernetes => {
+            kubernetes_suite::prepare_kubernetes_suite(arguments, runtime)
+        }
         ApiServerSuite::Operator => operator_suite::prepare_operator_suite(arguments, runtime),
         ApiServerSuite::MeasureOperator => operator_suite::prepare_measurements(arguments),
     }
 }
 
 /// A local Azure for the suite, and its trials.
-fn prepare_kms(arguments: &SuiteArgs, runtime: &Arc<Runtime>) -> Result<PreparedSuite, SuiteSetupError> {
+fn prepare_kms(
+    arguments: &SuiteArgs,
+    runtime: &Arc<Runtime>,
+) -> Result<PreparedSuite, SuiteSetupError> {
     let tools = Toolbox::new(&arguments.tools);
     let (text, cluster) = load_cluster(&arguments.hosted_cluster)?;
     let key = cluster.encryption.as_ref().map(|encryption| &encryption.active_key);
@@ -57,7 +65,12 @@ fn prepare_kms(arguments: &SuiteArgs, runtime: &Arc<Runtime>) -> Result<Prepared
         etcd: node.join("etcd"),
         kube_apiserver: node.join("kube-apiserver"),
     };
-    let azure = LocalAzureTarget::start(&arguments.lanyard, &text, hosted_cluster_names(&cluster)?, runtime)?;
+    let azure = LocalAzureTarget::start(
+        &arguments.lanyard,
+        &text,
+        hosted_cluster_names(&cluster)?,
+        runtime,
+    )?;
     let stage = kms::KmsSuiteFixture::new(azure, Arc::clone(runtime), programs, (key, secret_name));
     let prepared = runtime.block_on(stage.prepare());
     prepared.map_err(|failed| SuiteSetupError::Identities {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
-use super::{SuiteArgs, PreparedSuite, SuiteSetupError, load_cluster, hosted_cluster_names};
+use super::{PreparedSuite, SuiteArgs, SuiteSetupError, hosted_cluster_names, load_cluster};
 use crate::azure_target::LocalAzureTarget;
-use crate::helm::{LanyardChart, Helm};
+use crate::helm::{Helm, LanyardChart};
 use crate::suite_cluster::SuiteCluster;
 use crate::suites::{chart, csi, hosted_cluster, interop, measure, node};
 use crate::toolbox::Toolbox;
@@ -121,8 +121,10 @@ fn node_fixture(
         lanyard: load_image(tools.program_path("lanyard-node-image")?, site)?,
         witness: load_image(tools.program_path("witness-image")?, site)?,
     };
-    let upstream =
-        (tools.program_path("driver-1.6")?.to_path_buf(), tools.program_path("azure-provider")?.to_path_buf());
+    let upstream = (
+        tools.program_path("driver-1.6")?.to_path_buf(),
+        tools.program_path("azure-provider")?.to_path_buf(),
+    );
     let helm = helm_for_chart(arguments, tools, site, LanyardChart::Node)?;
     let stage = node::NodeSuiteFixture::new(Arc::clone(site), azure, helm, images, upstream)?;
     stage.prepare().map_err(SuiteSetupError::Objects)?;
@@ -140,7 +142,8 @@ fn hosted_cluster_fixture(
         azure: load_image(tools.program_path("lanyard-azure-image")?, site)?,
     };
     let absolute = |path: &Path| {
-        path.canonicalize().map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })
+        path.canonicalize()
+            .map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })
     };
     let parts = hosted_cluster::HostedClusterSuiteInputs {
         suite_cluster: Arc::clone(site),
@@ -149,14 +152,17 @@ fn hosted_cluster_fixture(
         lanyard_program: absolute(&arguments.lanyard)?,
         repository: absolute(&arguments.repository)?,
     };
-    hosted_cluster::HostedClusterSuiteFixture::new(parts).map_err(|error| SuiteSetupError::Tutorial {
-        said: error.message().unwrap_or_default().to_owned(),
+    hosted_cluster::HostedClusterSuiteFixture::new(parts).map_err(|error| {
+        SuiteSetupError::Tutorial { said: error.message().unwrap_or_default().to_owned() }
     })
 }
 
 /// Gives the node an image, and returns the name that it has there.
 fn load_image(archive: &Path, site: &SuiteCluster) -> Result<String, SuiteSetupError> {
-    let said = site.runtime.block_on(site.cluster.load_image_archive(archive)).map_err(SuiteSetupError::Image)?;
+    let said = site
+        .runtime
+        .block_on(site.cluster.load_image_archive(archive))
+        .map_err(SuiteSetupError::Image)?;
     let name = said.split_whitespace().find(|word| word.contains('/') && word.contains(':'));
     name.map(str::to_owned).ok_or_else(|| SuiteSetupError::UnnamedImage {
         archive: archive.to_path_buf(),
@@ -164,7 +170,10 @@ fn load_image(archive: &Path, site: &SuiteCluster) -> Result<String, SuiteSetupE
     })
 }
 
-fn start_local_azure(arguments: &SuiteArgs, site: &SuiteCluster) -> Result<LocalAzureTarget, SuiteSetupError> {
+fn start_local_azure(
+    arguments: &SuiteArgs,
+    site: &SuiteCluster,
+) -> Result<LocalAzureTarget, SuiteSetupError> {
     let (text, cluster) = load_cluster(&arguments.hosted_cluster)?;
     let place = hosted_cluster_names(&cluster)?;
     Ok(LocalAzureTarget::start(&arguments.lanyard, &text, place, &site.runtime)?)

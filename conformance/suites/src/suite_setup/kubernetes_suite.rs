@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lanyard_cluster::ControlPlane;
 use tokio::runtime::Runtime;
 
-use super::{SuiteArgs, PreparedSuite, SuiteSetupError, control_plane_options, load_definitions};
-use crate::api_server::{user_client, install_definitions};
+use super::{PreparedSuite, SuiteArgs, SuiteSetupError, control_plane_options, load_definitions};
+use crate::api_server::{install_definitions, user_client};
 use crate::suites::kubernetes::{self, ChartPermissions, KubernetesSuiteFixture};
 
 /// Starts the control plane, and returns the trials of the suite.
@@ -16,7 +16,8 @@ pub(super) fn prepare_kubernetes_suite(
     runtime: &Arc<Runtime>,
 ) -> Result<PreparedSuite, SuiteSetupError> {
     let definitions = load_definitions(&arguments.repository.join(DEFINITION_DIRECTORY))?;
-    let rights = Arc::new(ChartPermissions::load(&arguments.repository.join(RENDERED_CHART_DIRECTORY))?);
+    let rights =
+        Arc::new(ChartPermissions::load(&arguments.repository.join(RENDERED_CHART_DIRECTORY))?);
     let options = control_plane_options(arguments)?.with_user(kubernetes::NODE_PLUGIN_USER);
     let plane = runtime.block_on(async {
         let plane = Arc::new(ControlPlane::start(options).await?);

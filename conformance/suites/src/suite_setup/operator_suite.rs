@@ -11,9 +11,10 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::{
-    SuiteArgs, PreparedSuite, SuiteSetupError, control_plane_options, load_definitions, load_text, load_yaml,
+    PreparedSuite, SuiteArgs, SuiteSetupError, control_plane_options, load_definitions, load_text,
+    load_yaml,
 };
-use crate::api_server::{user_client, install_definitions};
+use crate::api_server::{install_definitions, user_client};
 use crate::suites::operator::bench::{self, ControlPlaneInputs, OperatorBenchmarkScale};
 use crate::suites::operator::rendered_chart::RenderedOperatorChart;
 use crate::suites::operator::{self, OPERATOR_USER, OperatorSuiteFixture};
@@ -34,14 +35,25 @@ pub(super) fn prepare_operator_suite(
     let (plane, client) = runtime.block_on(start_control_plane(&ground, &[]))?;
     let (runtime, example) = (Arc::clone(runtime), Arc::clone(&ground.example));
     let kept: Arc<dyn Any> = Arc::<ControlPlane>::clone(&plane);
-    let stage = OperatorSuiteFixture { plane, runtime, client, cases, example, rendered_chart: chart, control_plane_inputs: ground };
+    let stage = OperatorSuiteFixture {
+        plane,
+        runtime,
+        client,
+        cases,
+        example,
+        rendered_chart: chart,
+        control_plane_inputs: ground,
+    };
     Ok(PreparedSuite { trials: operator::trials(&stage), keep_alive: kept })
 }
 
 /// The trial that measures the operator.
-pub(super) fn prepare_measurements(arguments: &SuiteArgs) -> Result<PreparedSuite, SuiteSetupError> {
+pub(super) fn prepare_measurements(
+    arguments: &SuiteArgs,
+) -> Result<PreparedSuite, SuiteSetupError> {
     let scale = OperatorBenchmarkScale::for_clusters(arguments.clusters);
-    let trials = bench::trials(control_plane_inputs(arguments)?, scale, arguments.measurements.clone());
+    let trials =
+        bench::trials(control_plane_inputs(arguments)?, scale, arguments.measurements.clone());
     Ok(PreparedSuite { trials, keep_alive: Arc::new(()) })
 }
 
@@ -61,7 +73,8 @@ pub(crate) async fn start_control_plane(
     flags: &[(&str, &str)],
 ) -> Result<(SharedControlPlane, Client), SuiteSetupError> {
     let options = ground.control_plane_options.clone().with_user(OPERATOR_USER);
-    let options = flags.iter().fold(options, |options, (name, value)| options.with_flag(name, value));
+    let options =
+        flags.iter().fold(options, |options, (name, value)| options.with_flag(name, value));
     let plane = Arc::new(ControlPlane::start(options).await?);
     let client = user_client(&plane, ControlPlane::ADMINISTRATOR).await?;
     install_definitions(&client, &ground.definitions).await?;

@@ -1,8 +1,8 @@
 //! The charts, judged by Helm and by a Kubernetes API.
 
 mod generated_ca;
-mod operator_chart_ownership;
 mod node_chart_ownership;
+mod operator_chart_ownership;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 
 use super::failed_with_causes;
-use crate::helm::{LanyardChart, Helm, HelmError};
+use crate::helm::{Helm, HelmError, LanyardChart};
 use crate::suite_cluster::SuiteCluster;
 
 /// Values that are rendered and compared with the committed objects.
@@ -26,7 +26,11 @@ struct ChartValuesVariant {
     extra_api_version: Option<&'static str>,
 }
 
-const fn chart_values_variant(chart: LanyardChart, name: &'static str, kubernetes: &'static str) -> ChartValuesVariant {
+const fn chart_values_variant(
+    chart: LanyardChart,
+    name: &'static str,
+    kubernetes: &'static str,
+) -> ChartValuesVariant {
     ChartValuesVariant { chart, name, kubernetes_version: kubernetes, extra_api_version: None }
 }
 
@@ -54,7 +58,8 @@ const VARIANTS: [ChartValuesVariant; 12] = [
     chart_values_variant(LanyardChart::Node, "tokens-in-the-volume-context", "1.34.4"),
     chart_values_variant(LanyardChart::Node, "beside-another-driver", "1.36.3"),
     chart_values_variant(LanyardChart::Node, "minimal", "1.36.3"),
-    chart_values_variant(LanyardChart::Node, "openshift", "1.36.3").with_api("security.openshift.io/v1"),
+    chart_values_variant(LanyardChart::Node, "openshift", "1.36.3")
+        .with_api("security.openshift.io/v1"),
     chart_values_variant(LanyardChart::Node, "everything", "1.36.3").with_api(POD_MONITOR_API),
     chart_values_variant(LanyardChart::Operator, "defaults", "1.36.3"),
     chart_values_variant(LanyardChart::Operator, "beside-hypershift", "1.36.3"),
@@ -79,7 +84,11 @@ const REFUSED_NODE_VALUES: [(&str, &str, &str); 14] = [
         "/providerSocket/enabled",
     ),
     ("an_invalid_memory_limit", "volumesMemoryLimit=half", "volumesMemoryLimit"),
-    ("a_request_rate_above_the_vault_limit", "vaultRequestsPerSecond=401", "vaultRequestsPerSecond"),
+    (
+        "a_request_rate_above_the_vault_limit",
+        "vaultRequestsPerSecond=401",
+        "vaultRequestsPerSecond",
+    ),
     (
         "a_host_directory_that_hides_container_files",
         "cloudEnvironment.directory=/etc",
@@ -139,7 +148,11 @@ const REFUSED_AZURE_VALUES: [(&str, &str, &str); 9] = [
     ),
     ("an_address_without_a_port", "listen=0.0.0.0", "/listen"),
     ("a_certificate_without_its_key", "ca.key=", "/ca"),
-    ("a_value_that_is_not_a_hosted_cluster", "hostedCluster=kind: Pod", "this is not one HostedCluster"),
+    (
+        "a_value_that_is_not_a_hosted_cluster",
+        "hostedCluster=kind: Pod",
+        "this is not one HostedCluster",
+    ),
     ("an_image_without_a_repository", "image.repository=", "image.repository is needed"),
 ];
 
@@ -161,7 +174,9 @@ pub(crate) struct ChartSuiteFixture {
 pub(crate) fn trials(stage: ChartSuiteFixture) -> Vec<Trial> {
     let stage = Arc::new(stage);
     let mut trials = vec![
-        trial("chart::lint_finds_nothing", &stage, |stage| stage.node_helm.lint().map_err(failed_with_causes)),
+        trial("chart::lint_finds_nothing", &stage, |stage| {
+            stage.node_helm.lint().map_err(failed_with_causes)
+        }),
         trial("chart::lint_finds_nothing_in_the_chart_of_the_operator", &stage, |stage| {
             stage.operator_helm.lint().map_err(failed_with_causes)
         }),
@@ -189,11 +204,15 @@ pub(crate) fn trials(stage: ChartSuiteFixture) -> Vec<Trial> {
     }
     for (name, value, named) in REFUSED_OPERATOR_VALUES {
         let name = format!("chart::{name}_is_refused_by_the_operator");
-        trials.push(trial(&name, &stage, move |stage| stage.expect_values_refused(LanyardChart::Operator, value, named)));
+        trials.push(trial(&name, &stage, move |stage| {
+            stage.expect_values_refused(LanyardChart::Operator, value, named)
+        }));
     }
     for (name, value, named) in REFUSED_AZURE_VALUES {
         let name = format!("chart::{name}_is_refused_by_the_local_azure");
-        trials.push(trial(&name, &stage, move |stage| stage.expect_values_refused(LanyardChart::Azure, value, named)));
+        trials.push(trial(&name, &stage, move |stage| {
+            stage.expect_values_refused(LanyardChart::Azure, value, named)
+        }));
     }
     trials.extend(node_chart_ownership::trials(&stage));
     trials.extend(operator_chart_ownership::trials(&stage));
@@ -229,7 +248,8 @@ impl ChartSuiteFixture {
     }
 
     fn render_variant(&self, variant: ChartValuesVariant) -> Result<String, Failed> {
-        let values = self.golden_directory(variant.chart).join(format!("{}.values.yaml", variant.name));
+        let values =
+            self.golden_directory(variant.chart).join(format!("{}.values.yaml", variant.name));
         let mut arguments = vec!["--kube-version", variant.kubernetes_version];
         if let Some(api) = variant.extra_api_version {
             arguments.extend(["--api-versions", api]);
@@ -239,7 +259,8 @@ impl ChartSuiteFixture {
 
     fn expect_golden(&self, variant: ChartValuesVariant) -> Result<(), Failed> {
         let rendered = self.render_variant(variant)?;
-        let golden = self.golden_directory(variant.chart).join(format!("{}.golden.yaml", variant.name));
+        let golden =
+            self.golden_directory(variant.chart).join(format!("{}.golden.yaml", variant.name));
         if self.bless {
             return fs::write(&golden, rendered).map_err(failed_with_causes);
         }
@@ -263,7 +284,12 @@ impl ChartSuiteFixture {
         admitted.map_err(failed_with_causes)
     }
 
-    fn expect_values_refused(&self, chart: LanyardChart, value: &str, named: &str) -> Result<(), Failed> {
+    fn expect_values_refused(
+        &self,
+        chart: LanyardChart,
+        value: &str,
+        named: &str,
+    ) -> Result<(), Failed> {
         let values = self.golden_directory(chart).join("defaults.values.yaml");
         match self.helm_for(chart).template(&values, &["--set", value]) {
             Ok(_) => Err("Helm rendered it".into()),

@@ -42,7 +42,9 @@ impl ClientCase {
             ExpectedAnswer::Token => format!("{client}::{credential}_gets_a_token"),
             ExpectedAnswer::Secret => format!("{client}::{credential}_reads_a_vault_secret"),
             ExpectedAnswer::Group => format!("{client}::{credential}_reads_a_resource_group"),
-            ExpectedAnswer::Refused(code) => format!("{client}::{credential}_is_refused_with_{code}"),
+            ExpectedAnswer::Refused(code) => {
+                format!("{client}::{credential}_is_refused_with_{code}")
+            }
             ExpectedAnswer::Denied { code, .. } => {
                 format!("{client}::{call}_without_a_role_is_refused_with_{code}")
             }
@@ -81,7 +83,11 @@ pub(super) fn trials(
         .collect()
 }
 
-fn check_answer(expected: ExpectedAnswer, inputs: &ClientInputs, answer: &Value) -> Result<(), Failed> {
+fn check_answer(
+    expected: ExpectedAnswer,
+    inputs: &ClientInputs,
+    answer: &Value,
+) -> Result<(), Failed> {
     let fields: Vec<(&str, String)> = match expected {
         ExpectedAnswer::Token => {
             vec![("/token/appid", inputs.client.clone()), ("/token/tid", inputs.tenant.clone())]
@@ -174,8 +180,16 @@ mod tests {
                 json!({"secret": {"name": "s1", "sha256": digest, "version": ""}}),
                 false,
             ),
-            (ExpectedAnswer::Refused("AADSTS700027"), json!({"refused": {"code": "AADSTS700027"}}), true),
-            (ExpectedAnswer::Refused("AADSTS700027"), json!({"refused": {"code": "AADSTS70002"}}), false),
+            (
+                ExpectedAnswer::Refused("AADSTS700027"),
+                json!({"refused": {"code": "AADSTS700027"}}),
+                true,
+            ),
+            (
+                ExpectedAnswer::Refused("AADSTS700027"),
+                json!({"refused": {"code": "AADSTS70002"}}),
+                false,
+            ),
             (ExpectedAnswer::Refused("AADSTS700027"), json!({"token": {"appid": "c1"}}), false),
             (
                 denied,

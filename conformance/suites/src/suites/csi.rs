@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use self::report::SanitySpec;
-use crate::kubectl::KubectlError;
-use crate::driver_processes::{DriverFixtureDirectory, DriverProcessError, DriverRotation};
 use crate::client_program::EnvironmentVariables;
+use crate::driver_processes::{DriverFixtureDirectory, DriverProcessError, DriverRotation};
+use crate::kubectl::KubectlError;
 use crate::suite_cluster::SuiteCluster;
 
 /// The suite could not be run.
@@ -106,9 +106,12 @@ fn spec_trials(run: SanityRun, specs: Vec<SanitySpec>) -> Vec<Trial> {
             Trial::test(name, move || spec.failure.map_or(Ok(()), |failure| Err(failure.into())))
         })
         .collect();
-    trials.push(Trial::test(format!("csi::{}: exactly {wanted} specs ran", run.test_name), move || {
-        if ran == wanted { Ok(()) } else { Err(format!("{ran} have").into()) }
-    }));
+    trials.push(Trial::test(
+        format!("csi::{}: exactly {wanted} specs ran", run.test_name),
+        move || {
+            if ran == wanted { Ok(()) } else { Err(format!("{ran} have").into()) }
+        },
+    ));
     trials
 }
 
@@ -123,14 +126,19 @@ impl CsiSuiteFixture {
     /// Runs csi-sanity on our program over a provider that always answers the same.
     async fn run_csi_sanity(&self, run: SanityRun) -> Result<Vec<SanitySpec>, SanityError> {
         let directory = self.suite_cluster.directory();
-        let nook = DriverFixtureDirectory::new(directory, run.test_name, self.suite_cluster.kubectl.kubeconfig())?;
+        let nook = DriverFixtureDirectory::new(
+            directory,
+            run.test_name,
+            self.suite_cluster.kubectl.kubeconfig(),
+        )?;
         let mut provider = nook.start_mock_provider(&self.mock_provider, PROVIDER_NAME).await?;
         provider.set_response(&mock_response()).await?;
         let mut environment = EnvironmentVariables::new();
         if run.with_controller {
             environment.insert(CONTROLLER_VARIABLE, "1".into());
         }
-        let driver = nook.start_lanyard_node(&self.lanyard, DriverRotation::Disabled, &environment).await?;
+        let driver =
+            nook.start_lanyard_node(&self.lanyard, DriverRotation::Disabled, &environment).await?;
         let parameters = directory.join(format!("{}.parameters.yaml", run.test_name));
         write_file(&parameters, &volume_context().to_string())?;
         let report = directory.join(format!("{}.json", run.test_name));

@@ -35,7 +35,8 @@ impl EtcdClient {
     /// One that is reached like this.
     pub(super) fn new(access: &EtcdAccess) -> Result<Self, Failed> {
         let read = |path: &Path| fs::read(path).map_err(failed_with_causes);
-        let authority = reqwest::Certificate::from_pem(&read(&access.authority)?).map_err(failed_with_causes)?;
+        let authority = reqwest::Certificate::from_pem(&read(&access.authority)?)
+            .map_err(failed_with_causes)?;
         let mut identity = read(&access.certificate)?;
         identity.extend(read(&access.key)?);
         let identity = reqwest::Identity::from_pem(&identity).map_err(failed_with_causes)?;
@@ -54,7 +55,18 @@ impl EtcdClient {
 
     async fn call(&self, call: &str, body: &Value) -> Result<String, Failed> {
         let url = format!("{}/v3/kv/{call}", self.url);
-        let answer = self.client.post(url).body(body.to_string()).send().await.map_err(failed_with_causes)?;
-        answer.error_for_status().map_err(failed_with_causes)?.text().await.map_err(failed_with_causes)
+        let answer = self
+            .client
+            .post(url)
+            .body(body.to_string())
+            .send()
+            .await
+            .map_err(failed_with_causes)?;
+        answer
+            .error_for_status()
+            .map_err(failed_with_causes)?
+            .text()
+            .await
+            .map_err(failed_with_causes)
     }
 }

@@ -24,8 +24,8 @@ use tokio::runtime::Runtime;
 
 use super::failed_with_causes;
 use crate::azure_target::{AzureTarget, LocalAzureTarget};
-use crate::lanyard_clients::{MountedCredential, LanyardClients};
 use crate::client_program::{ClientEvent, ClientProgram, ClientProgramError, WatchedClient};
+use crate::lanyard_clients::{LanyardClients, MountedCredential};
 
 /// How often the certificate is rotated under the witness.
 const ROTATION_COUNT: usize = 100;
@@ -63,8 +63,9 @@ pub(crate) fn trials(stage: GoSuiteFixture) -> Vec<Trial> {
             let is_absent = file.is_none();
             let (stage, call) = (Arc::clone(&stage), live.granted_call());
             let name = "go::a_credential_file_gets_a_token_and_an_arm_answer";
-            let run =
-                move || run_witness(&stage.program, &file.unwrap_or_default(), &[("granted", call)]);
+            let run = move || {
+                run_witness(&stage.program, &file.unwrap_or_default(), &[("granted", call)])
+            };
             vec![Trial::test(name, run).with_ignored_flag(is_absent)]
         }
         AzureTarget::Local(_) => local_trials(&stage),
@@ -78,15 +79,16 @@ fn local_trials(stage: &Arc<GoSuiteFixture>) -> Vec<Trial> {
         .map(|component| {
             let (stage, component) = (Arc::clone(stage), *component);
             let name = format!("go::mounted_credential_of_{}_signs_in", component.name());
-            Trial::test(name, move || stage.local().and_then(|local| stage.check_component(local, component)))
+            Trial::test(name, move || {
+                stage.local().and_then(|local| stage.check_component(local, component))
+            })
         })
         .collect();
     trials.extend(node_volumes::trials(stage));
     let stage = Arc::clone(stage);
-    trials.push(Trial::test(
-        "go::running_client_reloads_a_hundred_rotations",
-        move || stage.local().and_then(|local| stage.follow_rotations(local)),
-    ));
+    trials.push(Trial::test("go::running_client_reloads_a_hundred_rotations", move || {
+        stage.local().and_then(|local| stage.follow_rotations(local))
+    }));
     trials
 }
 
@@ -112,20 +114,32 @@ impl GoSuiteFixture {
         directory: &TempDir,
     ) -> Result<MountedCredential, Failed> {
         let subject = self.component_credential(component)?;
-        let ours = LanyardClients::new(&self.azure_target.forward_target().map_err(failed_with_causes)?).map_err(failed_with_causes)?;
+        let ours =
+            LanyardClients::new(&self.azure_target.forward_target().map_err(failed_with_causes)?)
+                .map_err(failed_with_causes)?;
         let vault = format!("https://{}", local.vault_host());
         let vault = ours.open_vault(&vault, local.vault_reader()).map_err(failed_with_causes)?;
-        MountedCredential::open(subject.parameters.clone(), vault, directory.path()).map_err(failed_with_causes)
+        MountedCredential::open(subject.parameters.clone(), vault, directory.path())
+            .map_err(failed_with_causes)
     }
 
     /// One component's credential on its way through vault, mount, library and ARM.
-    fn check_component(&self, local: &LocalAzureTarget, component: Component) -> Result<(), Failed> {
+    fn check_component(
+        &self,
+        local: &LocalAzureTarget,
+        component: Component,
+    ) -> Result<(), Failed> {
         let directory = TempDir::new().map_err(failed_with_causes)?;
         let mut mounted = self.open_credential_volume(local, component, &directory)?;
         let files = self.runtime.block_on(mounted.fetch_files()).map_err(failed_with_causes)?;
         mounted.publish(&files).map_err(failed_with_causes)?;
         let content = CredentialSummary::parse(&files)?;
-        let calls = self.component_credential(component)?.proof_calls.as_ref().map(arm_calls).unwrap_or_default();
+        let calls = self
+            .component_credential(component)?
+            .proof_calls
+            .as_ref()
+            .map(arm_calls)
+            .unwrap_or_default();
         let file = mounted.credential_file().display().to_string();
         let outcome = run_witness(&self.program, &file, &calls);
         if !content.uses_new_pkcs12_profile {
@@ -152,13 +166,16 @@ impl GoSuiteFixture {
         mounted.publish(&files).map_err(failed_with_causes)?;
         let first = CredentialSummary::parse(&files)?;
         let file = mounted.credential_file().display().to_string();
-        let mut witness =
-            self.program.start_watching(&[("file", &file), ("watch", "true")]).map_err(failed_with_causes)?;
+        let mut witness = self
+            .program
+            .start_watching(&[("file", &file), ("watch", "true")])
+            .map_err(failed_with_causes)?;
         wait_for_certificate(&mut witness, &first.thumbprint, START_TIMEOUT)?;
 
         let mut slowest = Duration::ZERO;
         for number in 1..=ROTATION_COUNT {
-            let padding = (MAX_CREDENTIAL_SIZE.saturating_sub(first.bytes)) * number / ROTATION_COUNT;
+            let padding =
+                (MAX_CREDENTIAL_SIZE.saturating_sub(first.bytes)) * number / ROTATION_COUNT;
             self.runtime
                 .block_on(local.control_api().rotate_credential(component.name(), padding))
                 .map_err(failed_with_causes)?;
@@ -166,13 +183,16 @@ impl GoSuiteFixture {
             let content = CredentialSummary::parse(&files)?;
             let began = clock.monotonic();
             mounted.publish(&files).map_err(failed_with_causes)?;
-            wait_for_certificate(&mut witness, &content.thumbprint, NOTICE_TIMEOUT).map_err(|why| {
-                let why = why.message().unwrap_or_default().to_owned();
-                format!("rotation {number} ({} bytes): {why}", content.bytes)
-            })?;
+            wait_for_certificate(&mut witness, &content.thumbprint, NOTICE_TIMEOUT).map_err(
+                |why| {
+                    let why = why.message().unwrap_or_default().to_owned();
+                    format!("rotation {number} ({} bytes): {why}", content.bytes)
+                },
+            )?;
             slowest = slowest.max(clock.monotonic().saturating_sub(began));
         }
-        let told = format!("the slowest of {ROTATION_COUNT} rotations was noticed after {slowest:?}");
+        let told =
+            format!("the slowest of {ROTATION_COUNT} rotations was noticed after {slowest:?}");
         if slowest > NOTICE_TIMEOUT {
             return Err(told.into());
         }
@@ -193,7 +213,8 @@ impl GoSuiteFixture {
             if is_plain {
                 let directory = TempDir::new().map_err(failed_with_causes)?;
                 let mounted = self.open_credential_volume(local, *component, &directory)?;
-                let files = self.runtime.block_on(mounted.fetch_files()).map_err(failed_with_causes)?;
+                let files =
+                    self.runtime.block_on(mounted.fetch_files()).map_err(failed_with_causes)?;
                 if !CredentialSummary::parse(&files)?.uses_new_pkcs12_profile {
                     return Ok(*component);
                 }
@@ -225,7 +246,8 @@ impl CredentialSummary {
 
     fn of(bytes: &[u8]) -> Result<Self, Failed> {
         let document = CredentialDocument::parse(bytes).map_err(failed_with_causes)?;
-        let bundle = CertificateBundle::parse(document.client_secret()).map_err(failed_with_causes)?;
+        let bundle =
+            CertificateBundle::parse(document.client_secret()).map_err(failed_with_causes)?;
         let wire: Value = serde_json::from_slice(bytes).map_err(failed_with_causes)?;
         let secret = wire.get("client_secret").and_then(Value::as_str).unwrap_or_default();
         let secret = STANDARD.decode(secret).map_err(failed_with_causes)?;
@@ -257,7 +279,11 @@ fn arm_calls(proofs: &ProofCalls) -> Vec<(&'static str, String)> {
 }
 
 /// Runs the witness once and judges every answer.
-fn run_witness(program: &ClientProgram, file: &str, calls: &[(&str, String)]) -> Result<(), Failed> {
+fn run_witness(
+    program: &ClientProgram,
+    file: &str,
+    calls: &[(&str, String)],
+) -> Result<(), Failed> {
     let mut flags = vec![("file", file)];
     flags.extend(calls.iter().map(|(name, target)| (*name, target.as_str())));
     let mut witness = program.start_watching(&flags).map_err(failed_with_causes)?;
@@ -270,7 +296,9 @@ fn run_witness(program: &ClientProgram, file: &str, calls: &[(&str, String)]) ->
                 check_arm_answer(&call, status, &code)?;
                 answered += 1;
             }
-            Ok(ClientEvent::Refused { message } | ClientEvent::Log { message }) => return Err(message.into()),
+            Ok(ClientEvent::Refused { message } | ClientEvent::Log { message }) => {
+                return Err(message.into());
+            }
             Err(ClientProgramError::Exited { message }) if message.is_empty() => break,
             Err(error) => return Err(failed_with_causes(error)),
         }
@@ -297,7 +325,9 @@ fn wait_for_certificate(
     loop {
         match witness.next_event(patience).map_err(failed_with_causes)? {
             ClientEvent::Certificate { thumbprint: seen } if seen == thumbprint => return Ok(()),
-            ClientEvent::Refused { message } | ClientEvent::Log { message } => return Err(message.into()),
+            ClientEvent::Refused { message } | ClientEvent::Log { message } => {
+                return Err(message.into());
+            }
             ClientEvent::Attached | ClientEvent::Arm { .. } | ClientEvent::Certificate { .. } => {}
         }
     }
@@ -320,7 +350,11 @@ mod tests {
             ("refused", 200, "", false),
         ];
         for (call, status, code, good) in cases {
-            assert_eq!(check_arm_answer(call, status, code).is_ok(), good, "{call} {status} {code}");
+            assert_eq!(
+                check_arm_answer(call, status, code).is_ok(),
+                good,
+                "{call} {status} {code}"
+            );
         }
     }
 

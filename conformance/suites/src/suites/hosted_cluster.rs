@@ -22,7 +22,7 @@ use super::failed_with_causes;
 use crate::kubectl::Kubectl;
 use crate::local_azure::ControlApi;
 use crate::suite_cluster::SuiteCluster;
-use crate::tutorial::{TutorialEnvironment, Tutorial};
+use crate::tutorial::{Tutorial, TutorialEnvironment};
 
 /// The HostedCluster of the example, and where its control plane is.
 const NAMESPACE: &str = "clusters";
@@ -88,18 +88,22 @@ const TRIALS: &[(&str, HostedClusterTrial)] = &[
     ("nine_canaries_authenticate_for_a_hosted_cluster", |stage| {
         Box::pin(cluster_lifecycle::check_canaries(stage))
     }),
-    ("hosted_cluster_identities_reports_every_identity", |stage| Box::pin(cluster_lifecycle::check_identity_status(stage))),
-    ("kubectl_lanyard_shows_every_identity", |stage| Box::pin(async { cluster_lifecycle::check_kubectl_plugin(stage) })),
+    ("hosted_cluster_identities_reports_every_identity", |stage| {
+        Box::pin(cluster_lifecycle::check_identity_status(stage))
+    }),
+    ("kubectl_lanyard_shows_every_identity", |stage| {
+        Box::pin(async { cluster_lifecycle::check_kubectl_plugin(stage) })
+    }),
     ("certificate_rotation_never_leaves_a_canary_unauthenticated", |stage| {
         Box::pin(cluster_lifecycle::rotate_all_certificates(stage))
     }),
     ("removed_role_is_reported_for_one_identity_only", |stage| {
         Box::pin(cluster_lifecycle::remove_component_role(stage))
     }),
-    ("deleted_hosted_cluster_leaves_no_objects", |stage| Box::pin(cluster_lifecycle::delete_hosted_cluster(stage))),
-    ("uninstalled_charts_leave_only_the_crds", |stage| {
-        Box::pin(charts::uninstall_charts(stage))
+    ("deleted_hosted_cluster_leaves_no_objects", |stage| {
+        Box::pin(cluster_lifecycle::delete_hosted_cluster(stage))
     }),
+    ("uninstalled_charts_leave_only_the_crds", |stage| Box::pin(charts::uninstall_charts(stage))),
 ];
 
 pub(crate) fn trials(stage: HostedClusterSuiteFixture) -> Vec<Trial> {
@@ -126,7 +130,14 @@ impl HostedClusterSuiteFixture {
         let page = parts.repository.join("docs").join("tutorial-kubernetes.md");
         let page = Tutorial::read(&page).map_err(failed_with_causes)?;
         let surroundings = charts::build_tutorial_environment(&parts, &ports)?;
-        Ok(Self { inputs: parts, ports, azure_control: azure, tutorial: page, tutorial_environment: surroundings, installed: OnceCell::new() })
+        Ok(Self {
+            inputs: parts,
+            ports,
+            azure_control: azure,
+            tutorial: page,
+            tutorial_environment: surroundings,
+            installed: OnceCell::new(),
+        })
     }
 
     /// Runs the commands of the first section of the page, once: what failed is in the message of the
@@ -142,8 +153,11 @@ impl HostedClusterSuiteFixture {
         match installed.await {
             Ok(printed) => Ok(printed),
             Err(InstallFailed) => Err(failure.unwrap_or_else(|| {
-                format!("not run: the section `{}` failed, see the trial above", charts::INSTALL_SECTION)
-                    .into()
+                format!(
+                    "not run: the section `{}` failed, see the trial above",
+                    charts::INSTALL_SECTION
+                )
+                .into()
             })),
         }
     }
@@ -152,7 +166,10 @@ impl HostedClusterSuiteFixture {
     fn run_tutorial_section(&self, heading: &str) -> Result<String, Failed> {
         let mut printed = String::new();
         for step in self.tutorial.section_steps(heading).map_err(failed_with_causes)? {
-            printed = self.tutorial_environment.run_step(&step).map_err(|error| self.failure_with_logs(error))?;
+            printed = self
+                .tutorial_environment
+                .run_step(&step)
+                .map_err(|error| self.failure_with_logs(error))?;
         }
         Ok(printed)
     }

@@ -1,9 +1,9 @@
 //! The programs of the Secrets Store project on one side of a socket, ours on the other.
 
-mod provider_parity;
 mod case_fixture;
-mod upstream_providers;
+mod provider_parity;
 mod upstream_drivers;
+mod upstream_providers;
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use self::case_fixture::InteropCaseFixture;
 use super::failed_with_causes;
 use crate::azure_target::LocalAzureTarget;
-use crate::kubectl::KubectlError;
 use crate::driver_processes::{InClusterAccess, UNMANAGED_NODE_NAME};
+use crate::kubectl::KubectlError;
 use crate::suite_cluster::SuiteCluster;
 
 /// Everything that the trials of this suite need.
@@ -84,7 +84,12 @@ impl InteropSuiteFixture {
         let pem = trusted["data"]["ca.crt"].as_str().ok_or("the cluster names no authority")?;
         fs::write(&authority, pem).map_err(failed_with_causes)?;
         let port = self.suite_cluster.cluster.plan().ports.api_server;
-        Ok(InClusterAccess { host: LocalClusterPlan::LOOPBACK_ADDRESS.to_string(), port, token, authority })
+        Ok(InClusterAccess {
+            host: LocalClusterPlan::LOOPBACK_ADDRESS.to_string(),
+            port,
+            token,
+            authority,
+        })
     }
 
     /// A place for sockets and logs of a case.

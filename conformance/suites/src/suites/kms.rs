@@ -3,9 +3,9 @@
 
 mod encrypting_api_server;
 mod identity_failures;
+mod key_rotation;
 mod plugin_process;
 mod upstream_compatibility;
-mod key_rotation;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use self::encrypting_api_server::EncryptingApiServer;
-use self::plugin_process::{KmsPluginProcess, KmsPluginOptions, KmsPluginKind};
+use self::plugin_process::{KmsPluginKind, KmsPluginOptions, KmsPluginProcess};
 use super::failed_with_causes;
-use crate::azure_target::{SignInMethod, LocalAzureTarget};
+use crate::azure_target::{LocalAzureTarget, SignInMethod};
 
 /// Everything that the trials of this suite need.
 #[derive(Debug)]
@@ -129,7 +129,13 @@ impl KmsSuiteFixture {
         for (name, value) in more.as_object().into_iter().flatten() {
             body[name] = value.clone();
         }
-        drop(self.azure.control_api().put::<Value>("keys", &body).await.map_err(failed_with_causes)?);
+        drop(
+            self.azure
+                .control_api()
+                .put::<Value>("keys", &body)
+                .await
+                .map_err(failed_with_causes)?,
+        );
         Ok(())
     }
 
@@ -151,7 +157,8 @@ impl KmsSuiteFixture {
         let token: AccessTokenResponse = send_for_json(request).await?;
         let url = format!("https://{}/secrets/{}", self.azure.vault_host(), self.secret_name);
         let request = client.get(url_with_query(&url, &[("api-version", "7.4")])?);
-        let secret: VaultSecretResponse = send_for_json(request.bearer_auth(token.access_token)).await?;
+        let secret: VaultSecretResponse =
+            send_for_json(request.bearer_auth(token.access_token)).await?;
         Ok(secret.value)
     }
 
@@ -170,7 +177,8 @@ impl KmsSuiteFixture {
         struct VaultRequestLog {
             value: Vec<Value>,
         }
-        let ledger: VaultRequestLog = self.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
+        let ledger: VaultRequestLog =
+            self.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
         let host = self.key.host();
         let uses = |entry: &&Value| {
             let text = entry.to_string();
@@ -180,7 +188,12 @@ impl KmsSuiteFixture {
     }
 
     /// An instance of ours, with the credential file of the component.
-    async fn start_lanyard_plugin(&self, name: &str, key: &KmsKeyVersion, layout: &str) -> Result<KmsPluginProcess, Failed> {
+    async fn start_lanyard_plugin(
+        &self,
+        name: &str,
+        key: &KmsKeyVersion,
+        layout: &str,
+    ) -> Result<KmsPluginProcess, Failed> {
         let file = self.directory.join(format!("{name}.credential.json"));
         fs::write(&file, self.fetch_credential().await?).map_err(failed_with_causes)?;
         let config = json!({ "cloud": "AzurePublicCloud", "aadMSIDataPlaneIdentityPath": file });
@@ -189,16 +202,28 @@ impl KmsSuiteFixture {
     }
 
     /// An instance of the upstream project's plugin, with a client secret.
-    async fn start_upstream_plugin(&self, name: &str, key: &KmsKeyVersion) -> Result<KmsPluginProcess, Failed> {
+    async fn start_upstream_plugin(
+        &self,
+        name: &str,
+        key: &KmsKeyVersion,
+    ) -> Result<KmsPluginProcess, Failed> {
         let guest = self.azure.inputs(SignInMethod::Secret);
         let config = json!({
             "cloud": "AzurePublicCloud", "tenantId": guest.tenant, "aadClientId": guest.client,
             "aadClientSecret": guest.client_secret,
         });
-        KmsPluginProcess::start(self, KmsPluginOptions { name, key, kind: KmsPluginKind::Upstream }, &config).await
+        KmsPluginProcess::start(
+            self,
+            KmsPluginOptions { name, key, kind: KmsPluginKind::Upstream },
+            &config,
+        )
+        .await
     }
 
-    async fn start_api_server(&self, providers: &[(&str, &KmsPluginProcess)]) -> Result<EncryptingApiServer, Failed> {
+    async fn start_api_server(
+        &self,
+        providers: &[(&str, &KmsPluginProcess)],
+    ) -> Result<EncryptingApiServer, Failed> {
         EncryptingApiServer::start(self, providers).await
     }
 

@@ -1,10 +1,10 @@
 //! The node's side of the Kubernetes API, judged by a real API server.
 
+mod chart_permissions;
 mod class_watch;
 mod events;
 mod minimal_permissions;
 mod pod_status;
-mod chart_permissions;
 mod secret_sync;
 mod trial_fixture;
 

@@ -3,8 +3,8 @@
 //!
 //! This measures and knows no goals; `cargo xtask bench node` does.
 
-mod node_stack;
 mod node_load;
+mod node_stack;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use lanyard_clock::{Clock, SystemClock};
 use libtest_mimic::{Failed, Trial};
 use serde::Serialize;
 
-use self::node_stack::{NodeStack, NodeStackKind};
 use self::node_load::NodeLoad;
+use self::node_stack::{NodeStack, NodeStackKind};
 use super::failed_with_causes;
 use crate::azure_target::LocalAzureTarget;
 use crate::driver_processes::DriverFixtureDirectory;
@@ -75,10 +75,18 @@ impl NodeBenchmarkFixture {
         Ok(all)
     }
 
-    async fn measure_stack(&self, who: NodeStackKind, load: &NodeLoad) -> Result<Vec<NodeMeasurement>, Failed> {
+    async fn measure_stack(
+        &self,
+        who: NodeStackKind,
+        load: &NodeLoad,
+    ) -> Result<Vec<NodeMeasurement>, Failed> {
         let directory = self.suite_cluster.directory();
-        let nook =
-            DriverFixtureDirectory::new(directory, who.short_name(), self.suite_cluster.kubectl.kubeconfig()).map_err(failed_with_causes)?;
+        let nook = DriverFixtureDirectory::new(
+            directory,
+            who.short_name(),
+            self.suite_cluster.kubectl.kubeconfig(),
+        )
+        .map_err(failed_with_causes)?;
         let mut sheet = NodeMeasurements { subject: who.display_name(), rows: Vec::new() };
         let contestant = NodeStack::start(self, who, &nook).await?;
         let clock = SystemClock::new();
@@ -96,7 +104,8 @@ impl NodeBenchmarkFixture {
         sheet.add("unchanged_republish_median", "ms", unchanged.median());
         clock.sleep(REST_TIME).await;
         sheet.add("memory_100_volumes_9000_classes", "MiB", contestant.resident_memory()?);
-        let before = (load.vault_request_count(self).await?, NodeLoad::pod_status_write_count(self)?);
+        let before =
+            (load.vault_request_count(self).await?, NodeLoad::pod_status_write_count(self)?);
         let begin = clock.monotonic();
         let mut latencies = Vec::new();
         for _ in 0..REPUBLISH_ROUNDS {
@@ -104,7 +113,8 @@ impl NodeBenchmarkFixture {
             clock.sleep(ROTATION_INTERVAL + ROTATION_INTERVAL / 4).await;
             latencies.push(contestant.publish_all(&volumes, PARALLEL_PUBLISHES).await?.median());
         }
-        let after = (load.vault_request_count(self).await?, NodeLoad::pod_status_write_count(self)?);
+        let after =
+            (load.vault_request_count(self).await?, NodeLoad::pod_status_write_count(self)?);
         let intervals =
             clock.monotonic().saturating_sub(begin).as_secs_f64() / ROTATION_INTERVAL.as_secs_f64();
         let per_interval = |count: u64| count_to_f64(count) / intervals;

@@ -3,8 +3,8 @@
 //! The trials are the life of one node, in this order: the chart is installed, pods come and go,
 //! the plugin is replaced under them, and at the end upstream's driver takes over and gives back.
 
-mod federation;
 mod driver_switch;
+mod federation;
 mod identity_modes;
 mod pod_lifecycle;
 mod probe_pod;
@@ -16,15 +16,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_clock::{Clock, SystemClock};
-use lanyard_cluster::{NoFreePorts, LocalClusterPlan, choose_ports};
+use lanyard_cluster::{LocalClusterPlan, NoFreePorts, choose_ports};
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use self::federation::TokenFederation;
 use super::failed_with_causes;
+use crate::azure_target::{LocalAzureTarget, SignInMethod};
 use crate::class_manifests::{self, ClassIdentityMode};
-use crate::azure_target::{SignInMethod, LocalAzureTarget};
 use crate::helm::Helm;
 use crate::kubectl::KubectlError;
 use crate::suite_cluster::SuiteCluster;
@@ -81,21 +81,37 @@ type NodeTrial = for<'a> fn(&'a NodeSuiteFixture) -> NodeTrialFuture<'a>;
 
 /// The trials in the order of their lives.
 const TRIALS: &[(&str, NodeTrial)] = &[
-    ("installed_chart_registers_the_driver", |stage| {
-        Box::pin(stage.wait_for_driver(true))
+    ("installed_chart_registers_the_driver", |stage| Box::pin(stage.wait_for_driver(true))),
+    ("a_pod_reads_with_the_node_managed_identity", |stage| {
+        Box::pin(identity_modes::managed_identity_pod(stage))
     }),
-    ("a_pod_reads_with_the_node_managed_identity", |stage| Box::pin(identity_modes::managed_identity_pod(stage))),
-    ("a_pod_reads_with_workload_identity", |stage| Box::pin(identity_modes::workload_identity_pod(stage))),
-    ("a_pod_reads_with_an_identity_binding", |stage| Box::pin(identity_modes::identity_binding_pod(stage))),
-    ("a_pod_reads_with_a_service_principal", |stage| Box::pin(identity_modes::service_principal_pod(stage))),
-    ("a_pod_with_a_sub_path_reads_its_file", |stage| Box::pin(volume_mounts::sub_path_mount(stage))),
+    ("a_pod_reads_with_workload_identity", |stage| {
+        Box::pin(identity_modes::workload_identity_pod(stage))
+    }),
+    ("a_pod_reads_with_an_identity_binding", |stage| {
+        Box::pin(identity_modes::identity_binding_pod(stage))
+    }),
+    ("a_pod_reads_with_a_service_principal", |stage| {
+        Box::pin(identity_modes::service_principal_pod(stage))
+    }),
+    ("a_pod_with_a_sub_path_reads_its_file", |stage| {
+        Box::pin(volume_mounts::sub_path_mount(stage))
+    }),
     ("fs_group_makes_files_readable_for_a_non_root_pod", |stage| {
         Box::pin(volume_mounts::fs_group_permissions(stage))
     }),
-    ("a_pod_cannot_write_into_its_volume", |stage| Box::pin(volume_mounts::read_only_volume(stage))),
-    ("mount_failure_emits_a_pod_event", |stage| Box::pin(volume_mounts::mount_failure_event(stage))),
-    ("a_rotation_is_seen_inside_a_running_pod", |stage| Box::pin(pod_lifecycle::rotation_reaches_pod(stage))),
-    ("a_deleted_pod_leaves_nothing_on_its_node", |stage| Box::pin(pod_lifecycle::deleted_pod_leaves_nothing(stage))),
+    ("a_pod_cannot_write_into_its_volume", |stage| {
+        Box::pin(volume_mounts::read_only_volume(stage))
+    }),
+    ("mount_failure_emits_a_pod_event", |stage| {
+        Box::pin(volume_mounts::mount_failure_event(stage))
+    }),
+    ("a_rotation_is_seen_inside_a_running_pod", |stage| {
+        Box::pin(pod_lifecycle::rotation_reaches_pod(stage))
+    }),
+    ("a_deleted_pod_leaves_nothing_on_its_node", |stage| {
+        Box::pin(pod_lifecycle::deleted_pod_leaves_nothing(stage))
+    }),
     ("plugin_upgrade_does_not_interrupt_reads_or_rotation", |stage| {
         Box::pin(pod_lifecycle::upgraded_plugin(stage))
     }),
@@ -103,7 +119,9 @@ const TRIALS: &[(&str, NodeTrial)] = &[
     ("a_restarted_kubelet_finds_driver_and_volumes_again", |stage| {
         Box::pin(pod_lifecycle::restarted_kubelet(stage))
     }),
-    ("pods_keep_reading_when_drivers_are_switched", |stage| Box::pin(driver_switch::switch_drivers(stage))),
+    ("pods_keep_reading_when_drivers_are_switched", |stage| {
+        Box::pin(driver_switch::switch_drivers(stage))
+    }),
     ("uninstalled_chart_leaves_only_the_crds", |stage| Box::pin(stage.uninstall())),
 ];
 
@@ -253,15 +271,26 @@ impl NodeSuiteFixture {
             drivers.iter().any(|driver| driver["name"] == DRIVER) == is_there
         };
         let arguments = ["csinode", LocalClusterPlan::NODE_NAME];
-        self.suite_cluster.kubectl.wait_for_object(what, START_TIMEOUT, &arguments, lists).await.map_err(failed_with_causes)?;
+        self.suite_cluster
+            .kubectl
+            .wait_for_object(what, START_TIMEOUT, &arguments, lists)
+            .await
+            .map_err(failed_with_causes)?;
         Ok(())
     }
 
     /// Writes a class for a vault that `holder` reads.
-    fn create_class(&self, name: &str, holder: SignInMethod, mode: ClassIdentityMode, object: &str) -> Result<(), Failed> {
+    fn create_class(
+        &self,
+        name: &str,
+        holder: SignInMethod,
+        mode: ClassIdentityMode,
+        object: &str,
+    ) -> Result<(), Failed> {
         let inputs = self.azure.inputs(holder);
         let object = object.replace("{component}", &inputs.secret_name);
-        let class = class_manifests::class_manifest(NAMESPACE, name, "azure", mode, &inputs, &[object]);
+        let class =
+            class_manifests::class_manifest(NAMESPACE, name, "azure", mode, &inputs, &[object]);
         self.suite_cluster.kubectl.apply(&class).map_err(failed_with_causes)
     }
 

@@ -1,13 +1,13 @@
 //! The cases, by subject. A new subject is a module with a function `trials`, and a row below.
 
-mod validation_agreement;
 pub(crate) mod bench;
 mod canary_permissions;
-pub(crate) mod rendered_chart;
 mod controller;
 mod preservation;
+pub(crate) mod rendered_chart;
 mod schema_cases;
 pub(crate) mod trial_fixture;
+mod validation_agreement;
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use self::bench::ControlPlaneInputs;
-use self::rendered_chart::RenderedOperatorChart;
 pub(crate) use self::controller::grant_role_permissions;
+use self::rendered_chart::RenderedOperatorChart;
 use self::trial_fixture::OperatorTrialFixture;
 
 /// The user as whom the operator signs in: it has the rights of its chart.

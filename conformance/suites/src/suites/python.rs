@@ -8,13 +8,18 @@ use super::client_cases::{self, ClientCase, ExpectedAnswer};
 use crate::azure_target::{AzureTarget, SignInMethod};
 use crate::client_program::ClientProgram;
 
-const fn client_case(name: &'static str, holder: SignInMethod, expected: ExpectedAnswer) -> ClientCase {
+const fn client_case(
+    name: &'static str,
+    holder: SignInMethod,
+    expected: ExpectedAnswer,
+) -> ClientCase {
     ClientCase { name, sign_in: holder, expected }
 }
 
 const SECRET_FORBIDDEN: ExpectedAnswer =
     ExpectedAnswer::Denied { code: "Forbidden", inner: Some("ForbiddenByRbac") };
-const GROUP_FORBIDDEN: ExpectedAnswer = ExpectedAnswer::Denied { code: "AuthorizationFailed", inner: None };
+const GROUP_FORBIDDEN: ExpectedAnswer =
+    ExpectedAnswer::Denied { code: "AuthorizationFailed", inner: None };
 
 const CASES: [ClientCase; 19] = [
     client_case("token:certificate", SignInMethod::Certificate, ExpectedAnswer::Token),
@@ -28,12 +33,36 @@ const CASES: [ClientCase; 19] = [
     client_case("arm:certificate", SignInMethod::Certificate, ExpectedAnswer::Group),
     client_case("arm:secret", SignInMethod::Secret, ExpectedAnswer::Group),
     client_case("arm:federated", SignInMethod::Federated, ExpectedAnswer::Group),
-    client_case("token:wrong-signature", SignInMethod::Certificate, ExpectedAnswer::Refused("AADSTS700027")),
-    client_case("token:wrong-audience", SignInMethod::Certificate, ExpectedAnswer::Refused("AADSTS700023")),
-    client_case("token:expired-assertion", SignInMethod::Certificate, ExpectedAnswer::Refused("AADSTS700024")),
-    client_case("token:unknown-thumbprint", SignInMethod::Certificate, ExpectedAnswer::Refused("AADSTS700027")),
-    client_case("token:unknown-application", SignInMethod::Certificate, ExpectedAnswer::Refused("AADSTS700016")),
-    client_case("token:wrong-secret", SignInMethod::Secret, ExpectedAnswer::Refused("AADSTS7000215")),
+    client_case(
+        "token:wrong-signature",
+        SignInMethod::Certificate,
+        ExpectedAnswer::Refused("AADSTS700027"),
+    ),
+    client_case(
+        "token:wrong-audience",
+        SignInMethod::Certificate,
+        ExpectedAnswer::Refused("AADSTS700023"),
+    ),
+    client_case(
+        "token:expired-assertion",
+        SignInMethod::Certificate,
+        ExpectedAnswer::Refused("AADSTS700024"),
+    ),
+    client_case(
+        "token:unknown-thumbprint",
+        SignInMethod::Certificate,
+        ExpectedAnswer::Refused("AADSTS700027"),
+    ),
+    client_case(
+        "token:unknown-application",
+        SignInMethod::Certificate,
+        ExpectedAnswer::Refused("AADSTS700016"),
+    ),
+    client_case(
+        "token:wrong-secret",
+        SignInMethod::Secret,
+        ExpectedAnswer::Refused("AADSTS7000215"),
+    ),
     client_case("vault:certificate", SignInMethod::Certificate, SECRET_FORBIDDEN),
     client_case("arm:certificate", SignInMethod::Certificate, GROUP_FORBIDDEN),
 ];

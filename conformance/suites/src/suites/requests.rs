@@ -12,12 +12,12 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::failed_with_causes;
-use crate::request_differences::{AcceptedDifference, compare_requests, unexpected_differences};
-use crate::proxied_request::{ProxiedRequest, InputNames};
 use crate::azure_target::{AzureTarget, SignInMethod, interception_environment};
-use crate::lanyard_clients::{LanyardClients, LanyardClientError, request_token};
 use crate::client_program::{ClientInputs, ClientProgram};
-use crate::recording_proxy::{RecordingProxy, ForwardTarget};
+use crate::lanyard_clients::{LanyardClientError, LanyardClients, request_token};
+use crate::proxied_request::{InputNames, ProxiedRequest};
+use crate::recording_proxy::{ForwardTarget, RecordingProxy};
+use crate::request_differences::{AcceptedDifference, compare_requests, unexpected_differences};
 
 /// Everything that the trials of this suite need.
 #[derive(Debug)]
@@ -82,17 +82,26 @@ impl RequestsSuiteFixture {
         self.runtime.block_on(RecordingProxy::start(&upstream)).map_err(failed_with_causes)
     }
 
-    fn record_upstream_requests(&self, case: &str, inputs: &ClientInputs) -> Result<Vec<ProxiedRequest>, Failed> {
+    fn record_upstream_requests(
+        &self,
+        case: &str,
+        inputs: &ClientInputs,
+    ) -> Result<Vec<ProxiedRequest>, Failed> {
         let recorder = self.start_recording_proxy()?;
         let directory = TempDir::new().map_err(failed_with_causes)?;
         let roots = directory.path().join("recorder.pem");
         fs::write(&roots, recorder.authority_pem()).map_err(failed_with_causes)?;
-        let program = self.program.with_environment(interception_environment(&recorder.url(), &roots));
+        let program =
+            self.program.with_environment(interception_environment(&recorder.url(), &roots));
         program.run_case(case, inputs).map_err(failed_with_causes)?;
         Ok(recorder.take_requests())
     }
 
-    fn record_lanyard_requests(&self, case: &str, inputs: &ClientInputs) -> Result<Vec<ProxiedRequest>, Failed> {
+    fn record_lanyard_requests(
+        &self,
+        case: &str,
+        inputs: &ClientInputs,
+    ) -> Result<Vec<ProxiedRequest>, Failed> {
         let recorder = self.start_recording_proxy()?;
         let way = ForwardTarget {
             proxy: Some(recorder.url()),
@@ -125,15 +134,27 @@ async fn run_lanyard_case(
         "certificate" => {
             let document = directory.path().join("credential.json");
             fs::write(&document, credential_document(inputs)?).map_err(failed_with_causes)?;
-            let credential = ours.certificate_credential(&document).await.map_err(failed_with_causes)?;
+            let credential =
+                ours.certificate_credential(&document).await.map_err(failed_with_causes)?;
             request_token(&*credential, &inputs.scope).await
         }
-        "federated" => request_token(&*ours.federated_credential(inputs).map_err(failed_with_causes)?, &inputs.scope).await,
+        "federated" => {
+            request_token(
+                &*ours.federated_credential(inputs).map_err(failed_with_causes)?,
+                &inputs.scope,
+            )
+            .await
+        }
         "managed-identity" => {
-            request_token(&*ours.managed_identity_credential(&inputs.client).map_err(failed_with_causes)?, &inputs.scope).await
+            request_token(
+                &*ours.managed_identity_credential(&inputs.client).map_err(failed_with_causes)?,
+                &inputs.scope,
+            )
+            .await
         }
         _ => {
-            let vault = ours.open_vault(&inputs.vault, &inputs.client).map_err(failed_with_causes)?;
+            let vault =
+                ours.open_vault(&inputs.vault, &inputs.client).map_err(failed_with_causes)?;
             let name = inputs.secret_name.parse().map_err(failed_with_causes)?;
             vault.fetch_secret(&name, None).await.map(drop).map_err(LanyardClientError::Vault)
         }

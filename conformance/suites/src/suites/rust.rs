@@ -8,7 +8,11 @@ use super::client_cases::{self, ClientCase, ExpectedAnswer};
 use crate::azure_target::{AzureTarget, SignInMethod};
 use crate::client_program::ClientProgram;
 
-const fn client_case(name: &'static str, holder: SignInMethod, expected: ExpectedAnswer) -> ClientCase {
+const fn client_case(
+    name: &'static str,
+    holder: SignInMethod,
+    expected: ExpectedAnswer,
+) -> ClientCase {
     ClientCase { name, sign_in: holder, expected }
 }
 
@@ -21,9 +25,21 @@ const CASES: [ClientCase; 9] = [
     client_case("vault:managed-identity", SignInMethod::ManagedIdentity, ExpectedAnswer::Secret),
     // Seen here and not in Python: MSAL asks for the tenant's configuration first, and hides why it
     // got none.
-    client_case("token:foreign-tenant", SignInMethod::Secret, ExpectedAnswer::Refused("AADSTS90002")),
-    client_case("token:wrong-secret", SignInMethod::Secret, ExpectedAnswer::Refused("AADSTS7000215")),
-    client_case("vault:federated", SignInMethod::Federated, ExpectedAnswer::Denied { code: "Forbidden", inner: None }),
+    client_case(
+        "token:foreign-tenant",
+        SignInMethod::Secret,
+        ExpectedAnswer::Refused("AADSTS90002"),
+    ),
+    client_case(
+        "token:wrong-secret",
+        SignInMethod::Secret,
+        ExpectedAnswer::Refused("AADSTS7000215"),
+    ),
+    client_case(
+        "vault:federated",
+        SignInMethod::Federated,
+        ExpectedAnswer::Denied { code: "Forbidden", inner: None },
+    ),
 ];
 
 pub(crate) fn trials(ground: &Arc<AzureTarget>, program: &ClientProgram) -> Vec<Trial> {

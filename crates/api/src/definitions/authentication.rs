@@ -3,8 +3,8 @@
 use lanyard_vocabulary::component::IdentityFieldParent;
 use lanyard_vocabulary::{Component, ObjectEncoding};
 
-use super::validation_messages;
 use super::schema::CrdSchema;
+use super::validation_messages;
 
 /// `azureAuthenticationConfig`: a union. Its kind may change, as far as the API is concerned.
 pub(super) fn authentication_schema() -> CrdSchema {
@@ -26,27 +26,34 @@ pub(super) fn authentication_schema() -> CrdSchema {
 
 /// The components whose identities stand in the authentication configuration.
 fn control_plane_components() -> impl Iterator<Item = Component> {
-    Component::ALL.into_iter().filter(|it| it.definition().parent == IdentityFieldParent::ControlPlane)
+    Component::ALL
+        .into_iter()
+        .filter(|it| it.definition().parent == IdentityFieldParent::ControlPlane)
 }
 
 fn managed_identities_schema() -> CrdSchema {
     let vault = CrdSchema::object()
         .with_description("The vault with the credentials of all of them.")
         .required_field("name", CrdSchema::string(255).with_description("The name of the vault."))
-        .required_field("tenantID", CrdSchema::string(255).with_description("The tenant of the vault."));
+        .required_field(
+            "tenantID",
+            CrdSchema::string(255).with_description("The tenant of the vault."),
+        );
     let control_plane = CrdSchema::object()
         .with_description("The identities of components on the management cluster.")
         .required_field("managedIdentitiesKeyVault", vault);
     let control_plane = control_plane_components().fold(control_plane, |schema, component| {
         let facts = component.definition();
-        let identity = managed_identity_schema().with_description(&format!("The identity of {}.", facts.title));
+        let identity = managed_identity_schema()
+            .with_description(&format!("The identity of {}.", facts.title));
         if facts.optional {
             schema.optional_field(facts.field, identity)
         } else {
             schema.required_field(facts.field, identity)
         }
     });
-    let client = |of: &str| CrdSchema::string(255).with_description(&format!("The client id of {of}."));
+    let client =
+        |of: &str| CrdSchema::string(255).with_description(&format!("The client id of {of}."));
     let data_plane = CrdSchema::object()
         .with_description("The identities of components on the nodes.")
         .required_field("imageRegistryMSIClientID", client("the image registry"))
@@ -64,7 +71,8 @@ fn workload_identities_schema() -> CrdSchema {
     let schema = CrdSchema::object().with_description("The identities of self-managed Azure.");
     control_plane_components().fold(schema, |schema, component| {
         let facts = component.definition();
-        let identity = workload_identity_schema().with_description(&format!("The identity of {}.", facts.title));
+        let identity = workload_identity_schema()
+            .with_description(&format!("The identity of {}.", facts.title));
         if component == Component::ControlPlaneOperator {
             schema.optional_field(facts.field, identity)
         } else {
@@ -98,5 +106,8 @@ fn client_id_schema() -> CrdSchema {
         .with_minimum_size(36)
         .with_description("The client id.")
         .with_pattern(validation_messages::CLIENT_ID_PATTERN)
-        .with_cel_rule(&format!("self.matches(r'{}')", validation_messages::CLIENT_ID_PATTERN), validation_messages::CLIENT_ID)
+        .with_cel_rule(
+            &format!("self.matches(r'{}')", validation_messages::CLIENT_ID_PATTERN),
+            validation_messages::CLIENT_ID,
+        )
 }

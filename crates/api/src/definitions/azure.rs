@@ -6,12 +6,14 @@
 use lanyard_vocabulary::Cloud;
 
 use super::authentication::authentication_schema;
-use super::validation_messages;
 use super::schema::CrdSchema;
+use super::validation_messages;
 
 /// The Azure platform.
 pub(super) fn azure_schema() -> CrdSchema {
-    let id = |what: &str, message: &str| CrdSchema::string(255).with_description(what).immutable(message);
+    let id = |what: &str, message: &str| {
+        CrdSchema::string(255).with_description(what).immutable(message)
+    };
     let group = CrdSchema::string(90)
         .with_description("The resource group of machines, disks and load balancers.")
         .with_pattern(validation_messages::RESOURCE_GROUP_PATTERN)
@@ -80,11 +82,20 @@ fn subnet_id_schema() -> CrdSchema {
         .with_minimum_size(1)
         .with_description("The id of the subnet of the nodes.")
         .with_cel_rule(format, validation_messages::SUBNET_FORMAT)
-        .with_cel_rule(&part(4, r"matches(r'[a-zA-Z0-9_().-]{1,90}')"), validation_messages::SUBNET_GROUP)
+        .with_cel_rule(
+            &part(4, r"matches(r'[a-zA-Z0-9_().-]{1,90}')"),
+            validation_messages::SUBNET_GROUP,
+        )
         .with_cel_rule(&end(4, "."), validation_messages::SUBNET_GROUP_END)
-        .with_cel_rule(&part(8, r"matches(r'[a-zA-Z0-9_.-]{2,64}')"), validation_messages::SUBNET_VNET)
+        .with_cel_rule(
+            &part(8, r"matches(r'[a-zA-Z0-9_.-]{2,64}')"),
+            validation_messages::SUBNET_VNET,
+        )
         .with_cel_rule(&end(8, ".-"), validation_messages::SUBNET_VNET_END)
-        .with_cel_rule(&part(10, r"matches(r'[a-zA-Z0-9][a-zA-Z0-9_.-]{0,79}')"), validation_messages::SUBNET_NAME)
+        .with_cel_rule(
+            &part(10, r"matches(r'[a-zA-Z0-9][a-zA-Z0-9_.-]{0,79}')"),
+            validation_messages::SUBNET_NAME,
+        )
         .with_cel_rule(&end(10, ".-"), validation_messages::SUBNET_NAME_END)
         .immutable(validation_messages::SUBNET_IMMUTABLE)
 }
@@ -117,19 +128,31 @@ fn private_schema() -> CrdSchema {
     let network = CrdSchema::string(63)
         .with_minimum_size(1)
         .with_description("The pod network instance.")
-        .with_cel_rule(r"self.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')", validation_messages::POD_NETWORK_LABEL)
+        .with_cel_rule(
+            r"self.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+            validation_messages::POD_NETWORK_LABEL,
+        )
         .immutable(validation_messages::POD_NETWORK_IMMUTABLE);
-    let swift = CrdSchema::object().with_description("Swift.").required_field("podNetworkInstance", network);
+    let swift = CrdSchema::object()
+        .with_description("Swift.")
+        .required_field("podNetworkInstance", network);
     CrdSchema::object()
         .with_description("How the API server is reached in private.")
         .required_field(
             "type",
-            CrdSchema::enumeration(&["PrivateLink", "Swift"]).immutable(validation_messages::PRIVATE_TYPE_IMMUTABLE),
+            CrdSchema::enumeration(&["PrivateLink", "Swift"])
+                .immutable(validation_messages::PRIVATE_TYPE_IMMUTABLE),
         )
         .optional_field("privateLink", link)
         .optional_field("swift", swift)
-        .with_cel_rule("has(self.privateLink) == (self.type == 'PrivateLink')", validation_messages::PRIVATE_LINK_MEMBER)
-        .with_cel_rule("has(self.swift) == (self.type == 'Swift')", validation_messages::SWIFT_MEMBER)
+        .with_cel_rule(
+            "has(self.privateLink) == (self.type == 'PrivateLink')",
+            validation_messages::PRIVATE_LINK_MEMBER,
+        )
+        .with_cel_rule(
+            "has(self.swift) == (self.type == 'Swift')",
+            validation_messages::SWIFT_MEMBER,
+        )
 }
 
 /// `containerRegistry`: how nodes pull images.
@@ -141,8 +164,9 @@ fn container_registry_schema() -> CrdSchema {
             r"self.lowerAscii().matches(r'^/subscriptions/[^/]+/resourcegroups/[^/]+/providers/microsoft\.managedidentity/userassignedidentities/[^/]+$')",
             validation_messages::REGISTRY_ID,
         );
-    let identity =
-        CrdSchema::object().with_description("The identity of the nodes.").required_field("resourceID", id);
+    let identity = CrdSchema::object()
+        .with_description("The identity of the nodes.")
+        .required_field("resourceID", id);
     let credentials = CrdSchema::object()
         .with_description("Where the credentials come from.")
         .required_field("type", CrdSchema::enumeration(&["ManagedIdentity"]))

@@ -1,8 +1,8 @@
 //! `spec.secretEncryption`. What belongs to other providers is kept as it comes.
 
 use super::authentication::{managed_identity_schema, workload_identity_schema};
-use super::validation_messages;
 use super::schema::CrdSchema;
+use super::validation_messages;
 
 /// `secretEncryption`: a union, of which the API checks no more than the discriminators.
 pub(super) fn secret_encryption_schema() -> CrdSchema {

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::azure::azure_schema;
 use super::encryption::secret_encryption_schema;
-use super::validation_messages;
 use super::schema::{CrdSchema, conditions_schema};
-use super::{PrinterColumn, CrdNames, crd_json};
+use super::validation_messages;
+use super::{CrdNames, PrinterColumn, crd_json};
 
 /// What the API fills in for `spec.issuerURL`.
 pub const DEFAULT_ISSUER_URL: &str = "https://kubernetes.default.svc";
@@ -39,9 +39,10 @@ pub(super) fn hosted_cluster_crd() -> Value {
         PrinterColumn::condition_message("Message", "Available").wide_only(),
         PrinterColumn::age(),
     ];
-    let schema = root_object_schema("A cluster whose control plane runs as pods of a management cluster.")
-        .required_field("spec", hosted_cluster_spec_schema())
-        .optional_field("status", status_schema());
+    let schema =
+        root_object_schema("A cluster whose control plane runs as pods of a management cluster.")
+            .required_field("spec", hosted_cluster_spec_schema())
+            .optional_field("status", status_schema());
     crd_json(&names, &columns, schema)
 }
 
@@ -65,7 +66,10 @@ pub(super) fn hosted_control_plane_crd() -> Value {
     ];
     let spec = common_spec_schema()
         .with_description("What the control plane is made from, copied from the HostedCluster.")
-        .optional_field("issuerURL", CrdSchema::string(255).with_description("The issuer of service account tokens."))
+        .optional_field(
+            "issuerURL",
+            CrdSchema::string(255).with_description("The issuer of service account tokens."),
+        )
         .optional_field("services", services_schema());
     let schema = root_object_schema("The control plane of a hosted cluster.")
         .required_field("spec", spec)
@@ -83,7 +87,9 @@ pub(super) fn root_object_schema(description: &str) -> CrdSchema {
 }
 
 fn status_schema() -> CrdSchema {
-    CrdSchema::preserved_object().with_description("What was observed.").optional_field("conditions", conditions_schema())
+    CrdSchema::preserved_object()
+        .with_description("What was observed.")
+        .optional_field("conditions", conditions_schema())
 }
 
 /// What both kinds have.
@@ -91,16 +97,28 @@ fn common_spec_schema() -> CrdSchema {
     let infra_id = CrdSchema::string(253)
         .with_minimum_size(1)
         .with_description("The unique id that names of cloud resources are made of.")
-        .with_cel_rule(r"self.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')", validation_messages::INFRA_ID)
+        .with_cel_rule(
+            r"self.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+            validation_messages::INFRA_ID,
+        )
         .with_cel_rule("oldSelf == '' || self == oldSelf", validation_messages::INFRA_ID_IMMUTABLE);
     let cluster_id = CrdSchema::string(36)
         .with_minimum_size(36)
         .with_description("The id of the cluster, a UUID.")
-        .with_cel_rule(&format!("self.matches(r'{}')", validation_messages::CLIENT_ID_PATTERN), validation_messages::CLUSTER_ID)
-        .with_cel_rule("oldSelf == '' || self == oldSelf", validation_messages::CLUSTER_ID_IMMUTABLE);
+        .with_cel_rule(
+            &format!("self.matches(r'{}')", validation_messages::CLIENT_ID_PATTERN),
+            validation_messages::CLUSTER_ID,
+        )
+        .with_cel_rule(
+            "oldSelf == '' || self == oldSelf",
+            validation_messages::CLUSTER_ID_IMMUTABLE,
+        );
     let platform = CrdSchema::preserved_object()
         .with_description("Where the cluster runs.")
-        .required_field("type", CrdSchema::string(255).with_description("The platform, `Azure` here."))
+        .required_field(
+            "type",
+            CrdSchema::string(255).with_description("The platform, `Azure` here."),
+        )
         .optional_field("azure", azure_schema());
     CrdSchema::preserved_object()
         .optional_field("infraID", infra_id)
@@ -156,7 +174,10 @@ fn hosted_cluster_spec_schema() -> CrdSchema {
             &format!("{other} || {}", published("Konnectivity", by_route)),
             validation_messages::KONNECTIVITY_ROUTE,
         )
-        .with_cel_rule(&format!("{other} || {}", published("Ignition", by_route)), validation_messages::IGNITION_ROUTE)
+        .with_cel_rule(
+            &format!("{other} || {}", published("Ignition", by_route)),
+            validation_messages::IGNITION_ROUTE,
+        )
         .with_cel_rule(
             "has(self.issuerURL) || !has(self.serviceAccountSigningKey)",
             validation_messages::SIGNING_KEY_ISSUER,
@@ -167,19 +188,28 @@ fn hosted_cluster_spec_schema() -> CrdSchema {
 fn services_schema() -> CrdSchema {
     let strategy = CrdSchema::preserved_object()
         .with_description("How the service is published.")
-        .required_field("type", CrdSchema::enumeration(&["LoadBalancer", "NodePort", "Route", "None", "S3"]));
+        .required_field(
+            "type",
+            CrdSchema::enumeration(&["LoadBalancer", "NodePort", "Route", "None", "S3"]),
+        );
     let known = ["APIServer", "OAuthServer", "OIDC", "Konnectivity", "Ignition", "OVNSbDb"];
     let service = CrdSchema::preserved_object()
         .with_description("One service.")
         .required_field("service", CrdSchema::enumeration(&known))
         .required_field("servicePublishingStrategy", strategy);
-    CrdSchema::bounded_list(service, 6).with_description("How the services of the control plane are published.")
+    CrdSchema::bounded_list(service, 6)
+        .with_description("How the services of the control plane are published.")
 }
 
 fn signing_key_schema() -> CrdSchema {
     CrdSchema::object()
         .with_description("The Secret with the key that signs service account tokens.")
-        .optional_field("name", CrdSchema::unbounded_string().with_description("The name of the Secret.").with_default(""))
+        .optional_field(
+            "name",
+            CrdSchema::unbounded_string()
+                .with_description("The name of the Secret.")
+                .with_default(""),
+        )
         .atomic()
 }
 
@@ -192,9 +222,14 @@ fn dns_schema() -> CrdSchema {
 }
 
 fn capabilities_schema() -> CrdSchema {
-    let list = |what: &str| CrdSchema::unbounded_list(CrdSchema::unbounded_string()).with_description(what);
+    let list = |what: &str| {
+        CrdSchema::unbounded_list(CrdSchema::unbounded_string()).with_description(what)
+    };
     CrdSchema::preserved_object()
         .with_description("Parts of OpenShift that are switched on or off.")
-        .optional_field("enabled", list("Capabilities that are on although they are off by default."))
+        .optional_field(
+            "enabled",
+            list("Capabilities that are on although they are off by default."),
+        )
         .optional_field("disabled", list("Capabilities that are off."))
 }

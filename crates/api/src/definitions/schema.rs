@@ -46,12 +46,16 @@ impl CrdSchema {
 
     /// A whole number that is not negative.
     pub(super) fn unsigned_integer() -> Self {
-        Self::of_type("integer").with_keyword("format", json!("int64")).with_keyword("minimum", json!(0))
+        Self::of_type("integer")
+            .with_keyword("format", json!("int64"))
+            .with_keyword("minimum", json!(0))
     }
 
     /// A list of at most so many items.
     pub(super) fn bounded_list(items: Self, most: u32) -> Self {
-        Self::of_type("array").with_keyword("items", items.into_value()).with_keyword("maxItems", json!(most))
+        Self::of_type("array")
+            .with_keyword("items", items.into_value())
+            .with_keyword("maxItems", json!(most))
     }
 
     /// A list of any length, where the reference has no bound.
@@ -149,11 +153,22 @@ impl CrdSchema {
 /// `status.conditions`, as `metav1.Condition` has it.
 pub(super) fn conditions_schema() -> CrdSchema {
     let condition = CrdSchema::object()
-        .required_field("type", CrdSchema::string(316).with_description("What the condition is about."))
+        .required_field(
+            "type",
+            CrdSchema::string(316).with_description("What the condition is about."),
+        )
         .required_field("status", CrdSchema::enumeration(&["True", "False", "Unknown"]))
-        .required_field("reason", CrdSchema::string(1024).with_minimum_size(1).with_description("Why, in one word."))
+        .required_field(
+            "reason",
+            CrdSchema::string(1024).with_minimum_size(1).with_description("Why, in one word."),
+        )
         .required_field("message", CrdSchema::string(32_768).with_description("Why, for people."))
-        .required_field("lastTransitionTime", CrdSchema::date_time().with_description("Since when the status is so."))
+        .required_field(
+            "lastTransitionTime",
+            CrdSchema::date_time().with_description("Since when the status is so."),
+        )
         .optional_field("observedGeneration", CrdSchema::unsigned_integer());
-    CrdSchema::bounded_list(condition, 100).as_map_list("type").with_description("What was observed last.")
+    CrdSchema::bounded_list(condition, 100)
+        .as_map_list("type")
+        .with_description("What was observed last.")
 }

@@ -152,7 +152,8 @@ fn only_listed_objects_preserve_unknown_fields() {
 
 #[test]
 fn both_kinds_carry_the_same_platform_and_encryption() {
-    let (cluster, control_plane) = (openapi_schema_of("hostedclusters"), openapi_schema_of("hostedcontrolplanes"));
+    let (cluster, control_plane) =
+        (openapi_schema_of("hostedclusters"), openapi_schema_of("hostedcontrolplanes"));
     for field in ["platform", "secretEncryption", "infraID", "serviceAccountSigningKey"] {
         let of = |schema: &Value| schema["properties"]["spec"]["properties"][field].clone();
         assert!(of(&cluster).is_object(), "{field}");

@@ -62,10 +62,9 @@ impl<'de> Visitor<'de> for ControlPlaneIdentitiesVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut read = ControlPlaneIdentities::default();
         while let Some(key) = map.next_key::<String>()? {
-            let component = key
-                .parse::<Component>()
-                .ok()
-                .filter(|component| component.definition().parent == IdentityFieldParent::ControlPlane);
+            let component = key.parse::<Component>().ok().filter(|component| {
+                component.definition().parent == IdentityFieldParent::ControlPlane
+            });
             match component {
                 Some(component) => {
                     if let Some(identity) = map.next_value()? {

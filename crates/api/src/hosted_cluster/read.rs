@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_saphyr::granit_parser::{Event, Parser};
 
 use super::HostedCluster;
-use crate::yaml_source::{YamlNode, parse_yaml_node, field_path_at, is_unquoted_yaml_string};
+use crate::yaml_source::{YamlNode, field_path_at, is_unquoted_yaml_string, parse_yaml_node};
 
 /// A text holds no HostedCluster that could be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,7 +95,8 @@ impl HostedCluster {
     /// As [`HostedCluster::parse_yaml`].
     pub fn unquoted_scalars(text: &str) -> Result<Vec<UnquotedScalar>, ReadHostedClusterError> {
         let document = extract_hosted_cluster_document(text)?;
-        let typed = serde_json::to_value(deserialize_hosted_cluster(&document)?).unwrap_or_default();
+        let typed =
+            serde_json::to_value(deserialize_hosted_cluster(&document)?).unwrap_or_default();
         let mut found = Vec::new();
         // Anchors and aliases are the only YAML that has no tree here.
         if let Ok(node) = parse_yaml_node(&document) {
@@ -141,9 +142,16 @@ fn deserialize_hosted_cluster(document: &str) -> Result<HostedCluster, ReadHoste
 }
 
 /// Where the typed reading has a text and the source has a plain scalar that is none.
-fn collect_unquoted(typed: &Value, node: &YamlNode, field: String, found: &mut Vec<UnquotedScalar>) {
+fn collect_unquoted(
+    typed: &Value,
+    node: &YamlNode,
+    field: String,
+    found: &mut Vec<UnquotedScalar>,
+) {
     match (typed, node) {
-        (Value::String(_), YamlNode::Scalar { text, is_plain: true }) if !is_unquoted_yaml_string(text) => {
+        (Value::String(_), YamlNode::Scalar { text, is_plain: true })
+            if !is_unquoted_yaml_string(text) =>
+        {
             found.push(UnquotedScalar { field, text: text.clone() });
         }
         (Value::Object(map), YamlNode::Mapping(entries)) => {

@@ -52,7 +52,11 @@ fn scalars_of_text_fields_keep_their_text() {
     let text = format!(
         "{HEAD}spec:\n  platform:\n    azure:\n      azureAuthenticationConfig:\n        managedIdentities:\n          controlPlane:\n            disk: {{credentialsSecretName: 0644, clientID: 1e5}}\n            file:\n"
     );
-    let managed = azure_platform(parse_with_header(&text).unwrap()).authentication.unwrap().managed_identities.unwrap();
+    let managed = azure_platform(parse_with_header(&text).unwrap())
+        .authentication
+        .unwrap()
+        .managed_identities
+        .unwrap();
     let identities = managed.control_plane.unwrap().identities;
     let disk = &identities[&Component::Disk];
     assert_eq!(disk.credentials_secret_name.as_deref(), Some("0644"));

@@ -7,12 +7,18 @@ use std::collections::HashMap;
 
 use lanyard_vocabulary::{ObjectEncoding, SecretName};
 
-use super::{MountFileName, VaultObjectEntry, VaultObjectFormat, VaultObjectKind, VaultObjectVersion, truncate_reason, entry_problem};
+use super::{
+    MountFileName, VaultObjectEntry, VaultObjectFormat, VaultObjectKind, VaultObjectVersion,
+    entry_problem, truncate_reason,
+};
 use crate::parameters::ParameterProblem;
 use crate::yaml_source::{YamlNode, parse_yaml_node};
 
 /// Reads the entries, with every problem of every entry added to `problems`.
-pub(crate) fn parse_objects(text: &str, problems: &mut Vec<ParameterProblem>) -> Vec<VaultObjectEntry> {
+pub(crate) fn parse_objects(
+    text: &str,
+    problems: &mut Vec<ParameterProblem>,
+) -> Vec<VaultObjectEntry> {
     let items = match parse_array(text) {
         Ok(items) => items,
         Err(problem) => {
@@ -52,7 +58,8 @@ fn parse_array(text: &str) -> Result<Vec<YamlNode>, ParameterProblem> {
         return Err(ParameterProblem::Missing { key: "objects", similar: None });
     }
     check_limit("bytes", text.len(), MAX_PARAMETER_BYTES)?;
-    let refuse = |reason: String| ParameterProblem::InvalidObjects { reason: truncate_reason(reason) };
+    let refuse =
+        |reason: String| ParameterProblem::InvalidObjects { reason: truncate_reason(reason) };
     let node = parse_yaml_node(text).map_err(|error| refuse(format!("it is not YAML: {error}")))?;
     let YamlNode::Mapping(entries) = node else {
         return Err(refuse(format!(
@@ -68,7 +75,9 @@ fn parse_array(text: &str) -> Result<Vec<YamlNode>, ParameterProblem> {
         }
         Some(YamlNode::Sequence(_)) => Err(refuse("the list `array` is empty".to_owned())),
         Some(node) if node.is_null() => Err(refuse("the list `array` is empty".to_owned())),
-        Some(node) => Err(refuse(format!("`array` is {} and not a list", node.kind_with_article()))),
+        Some(node) => {
+            Err(refuse(format!("`array` is {} and not a list", node.kind_with_article())))
+        }
         None => Err(refuse("it has no key `array`".to_owned())),
     }
 }
@@ -76,7 +85,10 @@ fn parse_array(text: &str) -> Result<Vec<YamlNode>, ParameterProblem> {
 /// The fields of an entry, which is a text with YAML in it.
 fn parse_entry_fields(item: &YamlNode) -> Result<Vec<(String, YamlNode)>, String> {
     let YamlNode::Scalar { text, .. } = item else {
-        return Err(format!("it is {} and not a text; write `- |` before the fields", item.kind_with_article()));
+        return Err(format!(
+            "it is {} and not a text; write `- |` before the fields",
+            item.kind_with_article()
+        ));
     };
     match parse_yaml_node(text).map_err(|error| format!("it is not YAML: {error}"))? {
         YamlNode::Mapping(fields) => Ok(fields),
@@ -92,12 +104,17 @@ fn check_limit(what: &'static str, found: usize, most: usize) -> Result<(), Para
 }
 
 fn count_files(entries: &[(usize, VaultObjectEntry)]) -> usize {
-    let files = |entry: &VaultObjectEntry| usize::try_from(entry.history_length).unwrap_or(usize::MAX).max(1);
+    let files = |entry: &VaultObjectEntry| {
+        usize::try_from(entry.history_length).unwrap_or(usize::MAX).max(1)
+    };
     entries.iter().map(|(_, entry)| files(entry)).fold(0, usize::saturating_add)
 }
 
 /// Two entries cannot write the same path, nor one a file where the other needs a directory.
-fn report_path_collisions(entries: &[(usize, VaultObjectEntry)], problems: &mut Vec<ParameterProblem>) {
+fn report_path_collisions(
+    entries: &[(usize, VaultObjectEntry)],
+    problems: &mut Vec<ParameterProblem>,
+) {
     let mut taken = ClaimedPaths::default();
     for (index, entry) in entries {
         if let Some(other) = taken.claim(*index, entry) {
@@ -152,7 +169,9 @@ impl ObjectEntryReader<'_> {
         let format = self.read_format();
         let encoding = self.read_encoding();
         let entry = (
-            self.read_optional("objectAlias", |text| text.parse::<MountFileName>().map_err(|e| e.to_string())),
+            self.read_optional("objectAlias", |text| {
+                text.parse::<MountFileName>().map_err(|e| e.to_string())
+            }),
             self.read_optional("objectVersion", |text| {
                 text.parse::<VaultObjectVersion>().map_err(|e| e.to_string())
             }),
@@ -182,7 +201,10 @@ impl ObjectEntryReader<'_> {
             Some(YamlNode::Scalar { text, .. }) => text.trim().to_owned(),
             _ => self.read_text("objectName").unwrap_or_default(),
         };
-        self.record_problem("objectName", text.parse::<SecretName>().map_err(|error| error.to_string()))
+        self.record_problem(
+            "objectName",
+            text.parse::<SecretName>().map_err(|error| error.to_string()),
+        )
     }
 
     fn read_kind(&mut self) -> Option<VaultObjectKind> {

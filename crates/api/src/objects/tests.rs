@@ -39,13 +39,16 @@ fn scalars_keep_their_source_text() {
 
 #[test]
 fn fields_are_trimmed_and_unknown_ones_ignored() {
-    let entry = parse_single_entry("objectName: \"  a \"\nobjectType: ' cert '\nobjectFuture: [1]").unwrap();
+    let entry = parse_single_entry("objectName: \"  a \"\nobjectType: ' cert '\nobjectFuture: [1]")
+        .unwrap();
     assert_eq!((entry.name.as_str(), entry.kind), ("a", VaultObjectKind::Certificate));
 }
 
 #[test]
 fn a_null_is_a_name_where_one_is_required_and_nothing_elsewhere() {
-    let entry = parse_single_entry("objectName: null\nobjectType: secret\nobjectVersion: null\nobjectAlias: ~");
+    let entry = parse_single_entry(
+        "objectName: null\nobjectType: secret\nobjectVersion: null\nobjectAlias: ~",
+    );
     let entry = entry.unwrap();
     assert_eq!(entry.name.as_str(), "null");
     assert_eq!((entry.version, entry.alias), (None, None));
@@ -58,7 +61,10 @@ fn formats_and_encodings_are_read_in_any_case_and_types_are_not() {
     assert_eq!(entry.format, Some(VaultObjectFormat::Pfx));
     assert_eq!(entry.encoding, Some(ObjectEncoding::Base64));
     for kind in ["Secret", "certificate", "", "keys"] {
-        assert!(parse_single_entry(&format!("objectName: n\nobjectType: {kind}")).is_err(), "{kind}");
+        assert!(
+            parse_single_entry(&format!("objectName: n\nobjectType: {kind}")).is_err(),
+            "{kind}"
+        );
     }
 }
 
@@ -66,7 +72,8 @@ fn formats_and_encodings_are_read_in_any_case_and_types_are_not() {
 fn pfx_and_encodings_are_for_secrets_only_in_any_case() {
     for fields in ["objectFormat: PFX", "objectEncoding: UTF-8"] {
         for kind in ["key", "cert"] {
-            let refused = parse_single_entry(&format!("objectName: n\nobjectType: {kind}\n{fields}"));
+            let refused =
+                parse_single_entry(&format!("objectName: n\nobjectType: {kind}\n{fields}"));
             assert!(refused.is_err(), "{kind} {fields}");
         }
     }
@@ -76,7 +83,10 @@ fn pfx_and_encodings_are_for_secrets_only_in_any_case() {
 #[test]
 fn a_file_permission_that_is_not_octal_is_refused_instead_of_becoming_zero() {
     for (text, mode) in [("0644", 0o644), ("400", 0o400), ("\"0777\"", 0o777), ("0", 0)] {
-        assert_eq!(parse_secret_entry(&format!("filePermission: {text}")).unwrap().file_permission, Some(mode));
+        assert_eq!(
+            parse_secret_entry(&format!("filePermission: {text}")).unwrap().file_permission,
+            Some(mode)
+        );
     }
     for text in ["0900", "rw", "0o644", "01000", "-1", "+644"] {
         let problems = parse_secret_entry(&format!("filePermission: {text}")).unwrap_err();
@@ -172,10 +182,12 @@ fn oversized_parameters_are_rejected_before_parsing() {
 
 #[test]
 fn excess_problems_are_counted_and_long_reasons_truncated() {
-    let problems = parse(&objects_parameter_of(500, |_| "filePermission: rw".to_owned())).unwrap_err();
+    let problems =
+        parse(&objects_parameter_of(500, |_| "filePermission: rw".to_owned())).unwrap_err();
     assert_eq!(problems.len(), 21);
     assert_eq!(problems[20], "`objects` has 480 more problems");
-    let problems = parse_secret_entry(&format!("filePermission: {}", "é".repeat(50_000))).unwrap_err();
+    let problems =
+        parse_secret_entry(&format!("filePermission: {}", "é".repeat(50_000))).unwrap_err();
     assert!(problems[0].len() < 600, "{}", problems[0].len());
 }
 

@@ -47,21 +47,28 @@ fn the_identity_mode_follows_the_switches_and_the_client_id() {
 #[test]
 fn switches_are_read_as_go_reads_booleans() {
     for text in ["1", "t", "T", "TRUE", "true", "True"] {
-        let parsed = ProviderParameters::parse(&valid_parameters_with(&[("usePodIdentity", text)])).unwrap();
+        let parsed =
+            ProviderParameters::parse(&valid_parameters_with(&[("usePodIdentity", text)])).unwrap();
         assert_eq!(parsed.identity, IdentityMode::PodIdentity, "{text}");
     }
     for text in ["0", "f", "F", "FALSE", "false", "False", ""] {
-        let parsed = ProviderParameters::parse(&valid_parameters_with(&[("usePodIdentity", text)])).unwrap();
+        let parsed =
+            ProviderParameters::parse(&valid_parameters_with(&[("usePodIdentity", text)])).unwrap();
         assert_eq!(parsed.identity, IdentityMode::ServicePrincipal, "{text}");
     }
     for text in ["yes", "no", "tRUE", "2", "on"] {
-        assert_eq!(problem_fields(&valid_parameters_with(&[("usePodIdentity", text)])), ["usePodIdentity"], "{text}");
+        assert_eq!(
+            problem_fields(&valid_parameters_with(&[("usePodIdentity", text)])),
+            ["usePodIdentity"],
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn identity_modes_exclude_each_other() {
-    let parameters = valid_parameters_with(&[("usePodIdentity", "true"), ("useVMManagedIdentity", "true")]);
+    let parameters =
+        valid_parameters_with(&[("usePodIdentity", "true"), ("useVMManagedIdentity", "true")]);
     let problems = ProviderParameters::parse(&parameters).unwrap_err();
     assert_eq!(
         problems.to_string(),
@@ -71,7 +78,10 @@ fn identity_modes_exclude_each_other() {
 
 #[test]
 fn the_token_proxy_needs_a_client_id() {
-    assert_eq!(problem_fields(&valid_parameters_with(&[("useAzureTokenProxy", "true")])), ["clientID"]);
+    assert_eq!(
+        problem_fields(&valid_parameters_with(&[("useAzureTokenProxy", "true")])),
+        ["clientID"]
+    );
 }
 
 #[test]
@@ -120,7 +130,9 @@ fn every_problem_is_reported_at_once() {
 
 #[test]
 fn the_cloud_is_read_in_any_case_and_stays_open_when_it_is_not_named() {
-    let cloud = |text| ProviderParameters::parse(&valid_parameters_with(&[("cloudName", text)])).unwrap().cloud;
+    let cloud = |text| {
+        ProviderParameters::parse(&valid_parameters_with(&[("cloudName", text)])).unwrap().cloud
+    };
     assert_eq!(cloud(""), None);
     assert_eq!(cloud("azurepubliccloud"), Some(Cloud::Public));
     assert_eq!(cloud("AzureUSGovernment"), Some(Cloud::UsGovernment));

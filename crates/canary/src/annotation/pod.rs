@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lanyard_api::CanaryStatusReport;
-use lanyard_kubernetes::{ApiError, KubernetesApi, ApiRetryPolicy};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy, KubernetesApi};
 use serde_json::json;
 
 use super::{FactsSink, PublishFactsError};
@@ -44,7 +44,8 @@ impl FactsSink for PodAnnotation {
         let pods = self.pods();
         let action = format!("read pod {}/{}", self.namespace, self.pod);
         let read = || pods.get_metadata(&self.pod);
-        let pod = self.api.call(ApiRetryPolicy::STANDARD, action, read).await.map_err(publish_error)?;
+        let pod =
+            self.api.call(ApiRetryPolicy::STANDARD, action, read).await.map_err(publish_error)?;
         let annotations = pod.metadata.annotations.unwrap_or_default();
         // What cannot be read is written anew.
         let facts = annotations.get(CanaryStatusReport::REPORT_ANNOTATION);
@@ -56,7 +57,8 @@ impl FactsSink for PodAnnotation {
             message: format!("the facts cannot be written as JSON: {error}"),
             hint: "report this defect",
         })?;
-        let patch = json!({"metadata": {"annotations": {CanaryStatusReport::REPORT_ANNOTATION: text}}});
+        let patch =
+            json!({"metadata": {"annotations": {CanaryStatusReport::REPORT_ANNOTATION: text}}});
         let (pods, patch) = (self.pods(), Patch::Merge(patch));
         let parameters =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };

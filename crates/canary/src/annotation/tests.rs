@@ -58,7 +58,8 @@ struct PodAnnotationFixture {
 
 impl PodAnnotationFixture {
     fn new(annotations: Value) -> Self {
-        let server = Arc::new(Mutex::new(FakePodServer { annotations, ..FakePodServer::default() }));
+        let server =
+            Arc::new(Mutex::new(FakePodServer { annotations, ..FakePodServer::default() }));
         let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
         let shared: SharedClock = Arc::new(clock.clone());
         let api = KubernetesApi::from_client(kube_client(&server), Arc::clone(&shared));
@@ -139,7 +140,12 @@ fn failed_facts(since: &str) -> CanaryStatusReport {
 #[tokio::test]
 async fn only_the_facts_annotation_is_patched_on_change() {
     let world = PodAnnotationFixture::new(json!({"somebody": "else's"}));
-    world.publish(&CanaryStatusReport { component: "disk".to_owned(), ..CanaryStatusReport::default() }).await;
+    world
+        .publish(&CanaryStatusReport {
+            component: "disk".to_owned(),
+            ..CanaryStatusReport::default()
+        })
+        .await;
     assert_eq!(world.server.lock().write_count(), 0, "nothing is known yet");
     world.publish(&good_facts()).await;
     assert_eq!(world.published_facts(), Some(good_facts()));
@@ -165,7 +171,9 @@ async fn restarted_canary_continues_from_annotation() {
     world.publish(&failed_facts("2026-11-21T12:00:00Z")).await;
     assert_eq!(world.server.lock().write_count(), 0);
     assert_eq!(world.published_facts(), Some(before));
-    let world = PodAnnotationFixture::new(json!({CanaryStatusReport::REPORT_ANNOTATION: "what no version of ours wrote"}));
+    let world = PodAnnotationFixture::new(
+        json!({CanaryStatusReport::REPORT_ANNOTATION: "what no version of ours wrote"}),
+    );
     world.publish(&good_facts()).await;
     assert_eq!(world.published_facts(), Some(good_facts()));
 }
@@ -179,7 +187,9 @@ async fn failed_write_is_retried_with_newest_facts() {
     world.publish(&failed_facts("2026-11-21T12:00:00Z")).await;
     let writes = world.server.lock().write_count();
     assert_eq!(writes, 2, "a refusal is not repeated at once");
-    world.facts.send_replace(Some(CanaryStatusReport { component: "file".to_owned(), ..good_facts() }));
+    world
+        .facts
+        .send_replace(Some(CanaryStatusReport { component: "file".to_owned(), ..good_facts() }));
     world.advance_seconds(70).await;
     assert!(world.server.lock().write_count() <= writes + 3);
     world.server.lock().failure_status = 0;

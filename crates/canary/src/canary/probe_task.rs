@@ -8,11 +8,11 @@ use tokio::sync::mpsc;
 
 use super::{CanaryDependencies, CanarySettings};
 use crate::credential::FollowedCredential;
-use crate::timeout::with_timeout;
-use crate::metrics::ProbeResult;
 use crate::credential_location::CredentialFileLocation;
+use crate::metrics::ProbeResult;
 use crate::probe::{ProbeAttempt, ProbeKind, ProbeOutcome, ProbeSettings};
-use crate::proof_error::{ProofErrorKind, ProofError};
+use crate::proof_error::{ProofError, ProofErrorKind};
+use crate::timeout::with_timeout;
 
 /// What a probe came to.
 #[derive(Debug)]
@@ -107,7 +107,8 @@ impl ProbeTask {
                 with_timeout(&self.parts.clock, PROBE_TIMEOUT, place.probe_locations(&arm)).await
             }
             ProbeSettings::Encryption { key, .. } => {
-                let caller = AuthenticatedClient::new(key.scope().to_owned(), credential, transport);
+                let caller =
+                    AuthenticatedClient::new(key.scope().to_owned(), credential, transport);
                 with_timeout(&self.parts.clock, PROBE_TIMEOUT, key.encrypt(&caller)).await
             }
         };

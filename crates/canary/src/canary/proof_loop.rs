@@ -9,13 +9,13 @@ use lanyard_vocabulary::Hop;
 use tokio::sync::mpsc;
 
 use super::probe_task::ProbeReport;
-use super::{IdentityReporter, CanaryDependencies, CanarySettings};
-use crate::delays::with_jitter;
+use super::{CanaryDependencies, CanarySettings, IdentityReporter};
 use crate::call::{CallOutcome, GrantedCall};
 use crate::credential::FollowedCredential;
-use crate::timeout::with_timeout;
+use crate::delays::with_jitter;
 use crate::metrics::CallResult;
-use crate::proof_error::{ProofErrorKind, ProofError};
+use crate::proof_error::{ProofError, ProofErrorKind};
+use crate::timeout::with_timeout;
 
 /// The rounds of a canary with an open credential file.
 #[derive(Debug)]
@@ -41,7 +41,11 @@ pub(super) struct ProofLoop {
 }
 
 impl ProofLoop {
-    pub(super) fn new(settings: &CanarySettings, parts: CanaryDependencies, followed_credential: FollowedCredential) -> Self {
+    pub(super) fn new(
+        settings: &CanarySettings,
+        parts: CanaryDependencies,
+        followed_credential: FollowedCredential,
+    ) -> Self {
         Self {
             scope: settings.scope(),
             call: settings.call.clone(),
@@ -60,7 +64,11 @@ impl ProofLoop {
     }
 
     /// Makes a round every interval, and one after each rotation.
-    pub(super) async fn run(mut self, board: &mut IdentityReporter, mut probed: mpsc::Receiver<ProbeReport>) {
+    pub(super) async fn run(
+        mut self,
+        board: &mut IdentityReporter,
+        mut probed: mpsc::Receiver<ProbeReport>,
+    ) {
         loop {
             self.followed_credential.load_status.mark_unchanged();
             self.prove_once(board).await;
@@ -84,7 +92,8 @@ impl ProofLoop {
             if self.holds_token() {
                 token = token.map_err(ProofError::as_inconclusive_if_throttled);
             }
-            refused = token.as_ref().is_err_and(|trouble| trouble.kind == ProofErrorKind::Definitive);
+            refused =
+                token.as_ref().is_err_and(|trouble| trouble.kind == ProofErrorKind::Definitive);
             self.record_hop(board, Hop::EntraToken, token);
         } else if !self.holds_token() {
             self.record_missing_token(board);
@@ -104,7 +113,11 @@ impl ProofLoop {
     fn record_missing_token(&self, board: &mut IdentityReporter) {
         if let Some(trouble) = self.token_backoff.last_error.clone() {
             let now = board.now();
-            board.identity.record_hop(Hop::EntraToken, Err(trouble.as_transient_if_throttled()), now);
+            board.identity.record_hop(
+                Hop::EntraToken,
+                Err(trouble.as_transient_if_throttled()),
+                now,
+            );
         }
     }
 
@@ -143,7 +156,8 @@ impl ProofLoop {
 
     /// Entra may have issued the token to an older key, because it refuses the one in the file.
     fn key_refusal(&self) -> Option<ProofError> {
-        let KeyHealth::Refused { error, .. } = self.followed_credential.credential.health().key else {
+        let KeyHealth::Refused { error, .. } = self.followed_credential.credential.health().key
+        else {
             return None;
         };
         let message = format!(
@@ -164,7 +178,8 @@ impl ProofLoop {
 
     async fn make_granted_call(&mut self, board: &mut IdentityReporter) {
         let Some(call) = &self.call else { return };
-        let made = with_timeout(&self.parts.clock, CALL_TIMEOUT, call.send_request(&self.caller)).await;
+        let made =
+            with_timeout(&self.parts.clock, CALL_TIMEOUT, call.send_request(&self.caller)).await;
         let called = made.map_or_else(
             || CallOutcome::timed_out(ProofError::timed_out(&call.describe_target(), CALL_TIMEOUT)),
             CallOutcome::from_result,
@@ -176,7 +191,9 @@ impl ProofLoop {
                 self.token_due = Duration::ZERO;
                 self.parts.metrics.record_token_acceptance(false);
             }
-            CallResult::Granted | CallResult::Refused => self.parts.metrics.record_token_acceptance(true),
+            CallResult::Granted | CallResult::Refused => {
+                self.parts.metrics.record_token_acceptance(true)
+            }
             _ => {}
         }
         let hop = match called.result {
@@ -186,7 +203,12 @@ impl ProofLoop {
         self.record_hop(board, hop, called.outcome);
     }
 
-    fn record_hop(&mut self, board: &mut IdentityReporter, hop: Hop, outcome: Result<(), ProofError>) {
+    fn record_hop(
+        &mut self,
+        board: &mut IdentityReporter,
+        hop: Hop,
+        outcome: Result<(), ProofError>,
+    ) {
         let now = self.parts.clock.monotonic();
         match hop {
             Hop::EntraToken => self.token_backoff.update(&outcome, now),
@@ -226,7 +248,11 @@ impl ThrottleBackoff {
         let times = self.throttled_count.saturating_add(1);
         let trouble = outcome.as_ref().err();
         if let Some(pause) = trouble.and_then(|trouble| trouble.throttle_delay(times)) {
-            *self = Self { until: now.saturating_add(pause), throttled_count: times, last_error: trouble.cloned() };
+            *self = Self {
+                until: now.saturating_add(pause),
+                throttled_count: times,
+                last_error: trouble.cloned(),
+            };
         } else {
             (self.throttled_count, self.last_error) = (0, None);
         }

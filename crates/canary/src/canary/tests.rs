@@ -9,9 +9,9 @@ use serde_json::json;
 use lanyard_vocabulary::Cloud;
 
 use super::*;
+use crate::fake_azure::{CanaryFixture, FakeAzureResponse, FakeAzureServices, MARKER, run_test};
 use crate::probe::encryption::KeyUrl;
 use crate::probe::network::NetworkProbeTarget;
-use crate::fake_azure::{FakeAzureResponse, FakeAzureServices, CanaryFixture, MARKER, run_test};
 use crate::{FactsSink, PublishFactsError};
 
 /// Keeps what it is told.
@@ -42,7 +42,8 @@ impl FakeFactsSink {
     /// The codes that were told, one after another; `good` where nothing was wrong.
     fn failure_codes(&self) -> Vec<String> {
         let facts = self.0.lock();
-        let code = |it: &CanaryStatusReport| it.failure.as_ref().map_or("good", |it| &it.code).to_owned();
+        let code =
+            |it: &CanaryStatusReport| it.failure.as_ref().map_or("good", |it| &it.code).to_owned();
         facts.iter().map(code).collect()
     }
 }
@@ -79,7 +80,10 @@ impl CanaryRunFixture {
         let wanted = if settings.call.is_some() { "granted" } else { "entra-token" };
         let running = Self::start(bench, settings);
         let told = running.sink.clone();
-        running.bench.advance_until(|| told.last_facts().last_good_hop.as_deref() == Some(wanted)).await;
+        running
+            .bench
+            .advance_until(|| told.last_facts().last_good_hop.as_deref() == Some(wanted))
+            .await;
         running
     }
 
@@ -108,9 +112,17 @@ fn proven_identity_is_published_once_and_proof_continues() {
         assert_eq!(credential.renew_after, Some("2027-02-15T00:00:00Z".parse().unwrap()));
         running.advance_minutes(61).await;
         assert_eq!(running.sink.write_count(), 1, "while all stays as it is nothing is written");
-        assert!((55..=70).contains(&running.arm_call_count()), "{} calls in an hour", running.arm_call_count());
+        assert!(
+            (55..=70).contains(&running.arm_call_count()),
+            "{} calls in an hour",
+            running.arm_call_count()
+        );
         // One every ten minutes, though each lives for an hour.
-        assert!((6..=8).contains(&running.token_request_count()), "{} tokens in an hour", running.token_request_count());
+        assert!(
+            (6..=8).contains(&running.token_request_count()),
+            "{} tokens in an hour",
+            running.token_request_count()
+        );
         let metric = |line| running.bench.metric(line);
         assert_eq!(metric("lanyard_canary_authenticated"), Some(1.0));
         assert_eq!(metric("lanyard_canary_lapses_total"), Some(0.0));
@@ -125,11 +137,17 @@ fn proven_identity_is_published_once_and_proof_continues() {
 #[test]
 fn rotation_is_proven_immediately_without_token_lapse() {
     run_test(async {
-        let running = CanaryRunFixture::start_proven(|settings| settings.interval = Duration::from_hours(1)).await;
-        let (before, calls) = (running.sink.last_facts().credential.unwrap(), running.arm_call_count());
+        let running =
+            CanaryRunFixture::start_proven(|settings| settings.interval = Duration::from_hours(1))
+                .await;
+        let (before, calls) =
+            (running.sink.last_facts().credential.unwrap(), running.arm_call_count());
         running.bench.write_credential(5);
         let told = running.sink.clone();
-        running.bench.advance_until(|| told.last_facts().credential.is_some_and(|it| it != before)).await;
+        running
+            .bench
+            .advance_until(|| told.last_facts().credential.is_some_and(|it| it != before))
+            .await;
         let metric = |line| running.bench.metric(line);
         running.bench.advance_until(|| running.arm_call_count() > calls).await;
         assert_eq!(metric("lanyard_canary_rotations_total"), Some(1.0));
@@ -144,7 +162,10 @@ fn rotation_is_proven_immediately_without_token_lapse() {
 fn revoked_identity_is_reported_with_entra_code() {
     run_test(async {
         let running = CanaryRunFixture::start_proven(|_| ()).await;
-        running.bench.azure.set_response(FakeAzureServices::ENTRA, FakeAzureResponse::entra_error("unauthorized_client", 700_016));
+        running.bench.azure.set_response(
+            FakeAzureServices::ENTRA,
+            FakeAzureResponse::entra_error("unauthorized_client", 700_016),
+        );
         running.advance_minutes(12).await;
         let facts = running.sink.last_facts();
         let failure = facts.failure.unwrap();
@@ -199,10 +220,16 @@ fn rotation_counts_once_during_entra_outage() {
 fn forbidden_call_is_reported_and_not_found_is_granted() {
     run_test(async {
         let running = CanaryRunFixture::start_proven(|_| ()).await;
-        running.bench.azure.set_response(FakeAzureServices::ARM, FakeAzureResponse::failure(404, "ResourceNotFound"));
+        running.bench.azure.set_response(
+            FakeAzureServices::ARM,
+            FakeAzureResponse::failure(404, "ResourceNotFound"),
+        );
         running.advance_minutes(5).await;
         assert_eq!(running.sink.failure_codes(), ["good"]);
-        running.bench.azure.set_response(FakeAzureServices::ARM, FakeAzureResponse::failure(403, "AuthorizationFailed"));
+        running.bench.azure.set_response(
+            FakeAzureServices::ARM,
+            FakeAzureResponse::failure(403, "AuthorizationFailed"),
+        );
         running.advance_minutes(2).await;
         let failure = running.sink.last_facts().failure.unwrap();
         assert_eq!(
@@ -218,7 +245,10 @@ fn rejected_token_is_replaced_in_next_round() {
     run_test(async {
         let running = CanaryRunFixture::start_proven(|_| ()).await;
         let before = running.token_request_count();
-        running.bench.azure.set_response(FakeAzureServices::ARM, FakeAzureResponse::failure(401, "InvalidAuthenticationToken"));
+        running.bench.azure.set_response(
+            FakeAzureServices::ARM,
+            FakeAzureResponse::failure(401, "InvalidAuthenticationToken"),
+        );
         running.advance_minutes(3).await;
         assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(0.0));
         assert_eq!(running.bench.metric("lanyard_canary_lapses_total"), Some(1.0));
@@ -268,7 +298,10 @@ fn missing_credential_file_is_waited_for() {
         assert_eq!((running.sink.write_count(), facts.last_good_hop), (1, None));
         assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(0.0));
         running.bench.write_credential(0);
-        running.bench.advance_until(|| told.last_facts().last_good_hop.as_deref() == Some("granted")).await;
+        running
+            .bench
+            .advance_until(|| told.last_facts().last_good_hop.as_deref() == Some("granted"))
+            .await;
         assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(1.0));
     });
 }
@@ -284,7 +317,11 @@ fn silent_service_does_not_block_the_round() {
         assert_eq!(running.sink.failure_codes(), ["good", "TimedOut"]);
         running.bench.azure.set_response(FakeAzureServices::ARM, FakeAzureResponse::Broken);
         running.advance_minutes(10).await;
-        assert_eq!(running.sink.failure_codes(), ["good", "TimedOut"], "trouble on the way is one story");
+        assert_eq!(
+            running.sink.failure_codes(),
+            ["good", "TimedOut"],
+            "trouble on the way is one story"
+        );
     });
 }
 
@@ -314,7 +351,10 @@ fn throttling_does_not_change_network_probe_result() {
         // Somebody moved the security group away: the next probe finds it.
         let group = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network";
         let place = format!("{}{group}/networkSecurityGroups/n", FakeAzureServices::ARM);
-        running.bench.azure.set_response(&place, FakeAzureResponse::ok(json!({"location": "East US"})));
+        running
+            .bench
+            .azure
+            .set_response(&place, FakeAzureResponse::ok(json!({"location": "East US"})));
         running.advance_minutes(12).await;
         let probe = running.sink.last_facts().probes.remove(0);
         assert_eq!((probe.good, probe.reason.as_str()), (false, "LocationMismatch"));
@@ -323,10 +363,17 @@ fn throttling_does_not_change_network_probe_result() {
         assert!(running.sink.last_facts().probes[0].good);
         let told = running.sink.write_count();
         let before = running.arm_call_count();
-        running.bench.azure.set_response(FakeAzureServices::ARM, FakeAzureResponse::throttled(None));
+        running
+            .bench
+            .azure
+            .set_response(FakeAzureServices::ARM, FakeAzureResponse::throttled(None));
         running.advance_minutes(25).await;
         assert_eq!(running.sink.write_count(), told, "what was known stays known");
-        assert!(running.arm_call_count() - before <= 6, "{} requests", running.arm_call_count() - before);
+        assert!(
+            running.arm_call_count() - before <= 6,
+            "{} requests",
+            running.arm_call_count() - before
+        );
         running.advance_minutes(30).await;
         let probe = running.sink.last_facts().probes.remove(0);
         assert_eq!((probe.good, probe.reason.as_str()), (true, "TooManyRequests"));
@@ -365,11 +412,17 @@ fn key_probe_encrypts_four_bytes_with_its_credential() {
         assert_eq!((seen.method, seen.path.as_str()), (Method::Post, "/keys/etcd/abc/encrypt"));
         let sent: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
         assert_eq!(sent, json!({"alg": "RSA-OAEP-256", "value": "dGV4dA"}));
-        running.bench.azure.set_response(FakeAzureServices::VAULT, FakeAzureResponse::ok(json!({"kid": url, "value": "c2Ft"})));
+        running.bench.azure.set_response(
+            FakeAzureServices::VAULT,
+            FakeAzureResponse::ok(json!({"kid": url, "value": "c2Ft"})),
+        );
         running.advance_minutes(12).await;
         assert!(running.sink.last_facts().probes[0].good);
         let looks = running.bench.azure.requests_to(FakeAzureServices::VAULT).len();
-        running.bench.azure.set_response(FakeAzureServices::VAULT, FakeAzureResponse::failure(403, "ForbiddenByRbac"));
+        running.bench.azure.set_response(
+            FakeAzureServices::VAULT,
+            FakeAzureResponse::failure(403, "ForbiddenByRbac"),
+        );
         running.advance_minutes(60).await;
         let looks = running.bench.azure.requests_to(FakeAzureServices::VAULT).len() - looks;
         assert!((5..=6).contains(&looks), "{looks} tries in an hour of refusals");
@@ -381,10 +434,17 @@ fn key_probe_encrypts_four_bytes_with_its_credential() {
 fn metrics_and_facts_contain_no_secret() {
     run_test(async {
         let running = CanaryRunFixture::start_proven(|_| ()).await;
-        running.bench.azure.set_response(FakeAzureServices::ENTRA, FakeAzureResponse::entra_error("invalid_client", 700_027));
+        running.bench.azure.set_response(
+            FakeAzureServices::ENTRA,
+            FakeAzureResponse::entra_error("invalid_client", 700_027),
+        );
         running.bench.azure.set_response(
             FakeAzureServices::ARM,
-            FakeAzureResponse::Reply(502, Vec::new(), json!(format!("Authorization: Bearer eyJ{MARKER}.e.f"))),
+            FakeAzureResponse::Reply(
+                502,
+                Vec::new(),
+                json!(format!("Authorization: Bearer eyJ{MARKER}.e.f")),
+            ),
         );
         running.advance_minutes(20).await;
         assert_eq!(running.sink.last_facts().failure.unwrap().code, "AADSTS700027");

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const THRESHOLD: FailureThreshold = FailureThreshold { failures: 3, duration: Duration::from_mins(5) };
+const THRESHOLD: FailureThreshold =
+    FailureThreshold { failures: 3, duration: Duration::from_mins(5) };
 
 fn clock_at(seconds: u64) -> ClockReading {
     let monotonic = Duration::from_secs(seconds);
@@ -46,7 +47,10 @@ fn status_text(standing: &CheckStatus) -> String {
 fn success_and_definitive_error_are_reported_immediately() {
     assert_eq!(final_status(&[(0, Ok(()))]), "good");
     assert_eq!(final_status(&[(0, definitive_error("AADSTS700016"))]), "AADSTS700016");
-    assert_eq!(final_status(&[(0, Ok(())), (60, definitive_error("AADSTS700016"))]), "AADSTS700016");
+    assert_eq!(
+        final_status(&[(0, Ok(())), (60, definitive_error("AADSTS700016"))]),
+        "AADSTS700016"
+    );
     assert_eq!(final_status(&[(0, definitive_error("AADSTS700016")), (60, Ok(()))]), "good");
 }
 
@@ -69,7 +73,10 @@ fn transient_errors_are_reported_after_threshold() {
 
 #[test]
 fn unknown_status_stays_unknown_during_transient_errors() {
-    assert_eq!(final_status(&[(0, transient_error("TimedOut")), (1, transient_error("TimedOut"))]), "unknown");
+    assert_eq!(
+        final_status(&[(0, transient_error("TimedOut")), (1, transient_error("TimedOut"))]),
+        "unknown"
+    );
 }
 
 #[test]
@@ -83,7 +90,9 @@ fn transient_errors_do_not_replace_definitive_error() {
 
 #[test]
 fn repeated_error_keeps_first_time_and_message() {
-    let said = |words: &str| Err(ProofError::new(ProofErrorKind::Definitive, "AADSTS700016", words, "mend it"));
+    let said = |words: &str| {
+        Err(ProofError::new(ProofErrorKind::Definitive, "AADSTS700016", words, "mend it"))
+    };
     let track = tracker_after(&[(0, said("request 1")), (60, said("request 2"))]);
     let CheckStatus::Bad { error: trouble, since } = track.status() else { panic!() };
     assert_eq!((trouble.message.as_str(), *since), ("request 1", clock_at(0).wall));
@@ -105,7 +114,9 @@ fn same_reason_with_other_cause_is_reported() {
 
 #[test]
 fn throttling_keeps_status_and_is_reported_when_it_lasts() {
-    for (known, told) in [(Some(Ok(())), "good"), (Some(definitive_error("X")), "X"), (None, "unknown")] {
+    for (known, told) in
+        [(Some(Ok(())), "good"), (Some(definitive_error("X")), "X"), (None, "unknown")]
+    {
         let mut steps: Vec<_> = known.into_iter().map(|known| (0, known)).collect();
         steps.extend([(60, throttled_error()), (61, throttled_error()), (62, throttled_error())]);
         // Not long enough, and at once where it is why nothing is known.
@@ -140,7 +151,11 @@ fn long_retry_after_is_reported_immediately() {
         assert!(track.is_good(), "{seconds}");
     }
     // It came to that later, and began before.
-    let track = tracker_after(&[(0, Ok(())), (60, throttled_error_for(7)), (120, throttled_error_for(3_600))]);
+    let track = tracker_after(&[
+        (0, Ok(())),
+        (60, throttled_error_for(7)),
+        (120, throttled_error_for(3_600)),
+    ]);
     assert_eq!(track.throttled().map(|(_, since)| since), Some(clock_at(60).wall));
 }
 
@@ -154,7 +169,11 @@ fn throttling_clears_status_of_replaced_credential() {
         assert_eq!(*track.status(), before, "trouble on the way has its patience");
         track.record(throttled_error(), clock_at(120), THRESHOLD);
         assert_eq!(*track.status(), CheckStatus::Unknown);
-        assert_eq!(track.throttled().map(|(_, since)| since), Some(clock_at(120).wall), "it says why");
+        assert_eq!(
+            track.throttled().map(|(_, since)| since),
+            Some(clock_at(120).wall),
+            "it says why"
+        );
         for (end, told_then) in [(Ok(()), "good"), (definitive_error("Y"), "Y")] {
             let mut track = track.clone();
             track.record(end, clock_at(180), THRESHOLD);
@@ -201,7 +220,8 @@ fn outcome_sequence() -> impl Strategy<Value = Vec<(u64, Result<(), ProofError>)
         Just(Ok(())),
         prop::sample::select(vec!["ServiceUnreachable", "TimedOut"]).prop_map(transient_error),
         Just(()).prop_map(|()| throttled_error()),
-        prop::sample::select(vec!["AADSTS700016", "AuthorizationFailed"]).prop_map(definitive_error),
+        prop::sample::select(vec!["AADSTS700016", "AuthorizationFailed"])
+            .prop_map(definitive_error),
     ];
     prop::collection::vec((1_u64..200, outcome), 1..60).prop_map(|steps| {
         let mut seconds = 0;

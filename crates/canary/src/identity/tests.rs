@@ -119,7 +119,11 @@ fn restarted_canary_keeps_unverified_facts() {
     let good = [Ok(()), Ok(()), Ok(())];
     for before in [refused, good] {
         let mut earlier = walk(&before);
-        earlier.record_probe(ProbeKind::Network, Ok("all are in westeurope".to_owned()), clock_at(0));
+        earlier.record_probe(
+            ProbeKind::Network,
+            Ok("all are in westeurope".to_owned()),
+            clock_at(0),
+        );
         let before = earlier.facts();
         // It came as far as a file, or a token: behind that the service was not reached.
         for reached in 1..=2 {
@@ -144,7 +148,8 @@ fn restarted_canary_keeps_unverified_facts() {
 
 #[test]
 fn restarted_canary_keeps_reporting_throttling() {
-    let busy = || ProofError::new(ProofErrorKind::Throttled, "TooManyRequests", "throttled", "wait");
+    let busy =
+        || ProofError::new(ProofErrorKind::Throttled, "TooManyRequests", "throttled", "wait");
     let walk = |identity: &mut IdentityState| {
         identity.set_credential(loaded_credential("t"));
         identity.record_hop(Hop::Credential, Ok(()), clock_at(0));
@@ -181,7 +186,8 @@ fn throttled_certificate_is_not_proven_by_previous_one() {
         identity.record_hop(hop, Ok(()), clock_at(0));
     }
     // The same certificate in another document is the one that was proven.
-    let stamped = LoadedCredential { not_after: Some(clock_at(900).wall), ..loaded_credential("t") };
+    let stamped =
+        LoadedCredential { not_after: Some(clock_at(900).wall), ..loaded_credential("t") };
     identity.set_credential(stamped);
     identity.record_hop(Hop::EntraToken, Err(busy()), clock_at(60));
     assert_eq!(identity.facts().last_good_hop.as_deref(), Some("granted"));
@@ -246,13 +252,22 @@ fn facts_keep_their_start_time_after_restart() {
     identity.record_probe(ProbeKind::Network, Ok("all are in westeurope".to_owned()), clock_at(0));
     let before = identity.facts();
     let mut anew = self::new_identity();
-    let again = ProofError::new(ProofErrorKind::Definitive, "CredentialInvalid", "other words", "what to do");
+    let again = ProofError::new(
+        ProofErrorKind::Definitive,
+        "CredentialInvalid",
+        "other words",
+        "what to do",
+    );
     anew.record_hop(Hop::Credential, Err(again), clock_at(900));
     anew.record_probe(ProbeKind::Network, Ok("all are in westeurope".to_owned()), clock_at(900));
     assert_ne!(anew.facts(), before);
     assert_eq!(merge_with_previous(anew.facts(), &before), before);
     let mut other = self::new_identity();
-    other.record_hop(Hop::Credential, Err(definitive_error("CredentialFileUnreadable")), clock_at(900));
+    other.record_hop(
+        Hop::Credential,
+        Err(definitive_error("CredentialFileUnreadable")),
+        clock_at(900),
+    );
     let facts = other.facts();
     assert_eq!(merge_with_previous(facts.clone(), &before), facts);
 }

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::{ProbeAttempt, ProbeKind};
 use crate::call::parse_url;
-use crate::proof_error::{ProofErrorKind, ProofError};
+use crate::proof_error::{ProofError, ProofErrorKind};
 
 /// The URL of one version of a key: `https://<vault>/keys/<name>/<version>`, also of a managed HSM.
 ///
@@ -93,7 +93,8 @@ impl KeyUrl {
             ("encrypted with another key".to_owned(), NO_GATEWAY)
         };
         let message = format!("POST {}/encrypt: {}, and it {what}", self.text, reply.status);
-        let trouble = ProofError::new(ProofErrorKind::Definitive, ProbeKind::AZURE_ERROR, message, hint);
+        let trouble =
+            ProofError::new(ProofErrorKind::Definitive, ProbeKind::AZURE_ERROR, message, hint);
         ProbeAttempt { outcome: Err(trouble), retry_delay: None }
     }
 }
@@ -163,6 +164,12 @@ mod tests {
         }
         let text = "https://KV.vault.azure.net/keys/etcd/abc";
         let body = json!({"kid": text, "value": "c2FtcGxl"});
-        assert!(parse(text).unwrap().evaluate_reply(&AzureResponse { status: 200, body }).outcome.is_ok());
+        assert!(
+            parse(text)
+                .unwrap()
+                .evaluate_reply(&AzureResponse { status: 200, body })
+                .outcome
+                .is_ok()
+        );
     }
 }

@@ -4,7 +4,7 @@ use lanyard_azure::{ArmClient, AzureResponse};
 use lanyard_vocabulary::ArmResourceId;
 
 use super::ProbeAttempt;
-use crate::proof_error::{ProofErrorKind, ProofError};
+use crate::proof_error::{ProofError, ProofErrorKind};
 
 /// What is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,8 @@ fn compare_locations(found: &[FoundLocation<'_>]) -> ProbeAttempt {
     let told: Vec<_> =
         places.iter().map(|(title, location)| format!("the {title} is in {location}")).collect();
     let hint = "name a virtual network, a security group and a resource group of one region";
-    let trouble = ProofError::new(ProofErrorKind::Definitive, DIFFERENT_REGIONS, told.join(", "), hint);
+    let trouble =
+        ProofError::new(ProofErrorKind::Definitive, DIFFERENT_REGIONS, told.join(", "), hint);
     ProbeAttempt { outcome: Err(trouble), retry_delay: None }
 }
 
@@ -117,10 +118,12 @@ mod tests {
             assert!(compare_example_locations(same).unwrap().ends_with("are in westeurope"));
         }
         let (reason, message) =
-            compare_example_locations([Some("westeurope"), Some("westeurope"), Some("eastus")]).unwrap_err();
+            compare_example_locations([Some("westeurope"), Some("westeurope"), Some("eastus")])
+                .unwrap_err();
         assert_eq!(reason, "LocationMismatch");
         assert!(message.ends_with("the resource group is in eastus"), "{message}");
-        let (reason, message) = compare_example_locations([Some("eastus"), None, Some("eastus")]).unwrap_err();
+        let (reason, message) =
+            compare_example_locations([Some("eastus"), None, Some("eastus")]).unwrap_err();
         assert_eq!(reason, "LocationUnknown");
         assert!(message.starts_with("the security group /subscriptions/s/"), "{message}");
     }

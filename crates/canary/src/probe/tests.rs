@@ -78,5 +78,8 @@ fn throttled_probe_is_inconclusive() {
     // A token that Entra refuses is another matter.
     let refused = TokenError::NoRuntime;
     let error = AzureCallError::Token { target: target(), source: refused.into() };
-    assert_eq!(ProbeAttempt::from_call_error(&error).outcome.unwrap_err().code, "InvalidAzureCredentials");
+    assert_eq!(
+        ProbeAttempt::from_call_error(&error).outcome.unwrap_err().code,
+        "InvalidAzureCredentials"
+    );
 }

@@ -18,7 +18,7 @@ fn call_error(status: u16, code: &str) -> AzureCallError {
 
 #[test]
 fn call_errors_are_definitive_transient_or_throttled() {
-    use ProofErrorKind::{Definitive, Transient, Throttled};
+    use ProofErrorKind::{Definitive, Throttled, Transient};
     let pause = Some(Duration::from_secs(7));
     let target = || "GET management.azure.com/x".to_owned();
     let broken = || azure_core::Error::with_message(ErrorKind::Io, "reset");
@@ -32,7 +32,11 @@ fn call_errors_are_definitive_transient_or_throttled() {
         (call_error(502, "(no code)"), Transient, "HTTP502"),
         (call_error(403, "<html>"), Definitive, "HTTP403"),
         (AzureCallError::Throttled { target: target(), pause }, Throttled, "TooManyRequests"),
-        (AzureCallError::Malformed { target: target(), status: 200 }, Transient, "AnswerUnreadable"),
+        (
+            AzureCallError::Malformed { target: target(), status: 200 },
+            Transient,
+            "AnswerUnreadable",
+        ),
         (AzureCallError::InvalidTarget { target: target() }, Definitive, "InvalidTarget"),
         (
             AzureCallError::Unreachable { target: target(), source: broken() },
@@ -57,7 +61,10 @@ fn token_error_is_reported_with_entra_code() {
     let source = azure_core::Error::from(refused);
     let error = AzureCallError::Token { target: "GET x".to_owned(), source };
     let trouble = ProofError::of_call(&error);
-    assert_eq!((trouble.code.as_str(), trouble.kind), ("TokenThrottled", ProofErrorKind::Transient));
+    assert_eq!(
+        (trouble.code.as_str(), trouble.kind),
+        ("TokenThrottled", ProofErrorKind::Transient)
+    );
     assert_eq!(trouble.throttle_delay(1), Some(Duration::from_mins(1)));
     let held = trouble.clone().as_inconclusive_if_throttled();
     assert_eq!(held.kind, ProofErrorKind::Throttled);
@@ -75,7 +82,9 @@ fn unreadable_file_is_transient_with_older_credential() {
         path: "/mnt/certs/disk".into(),
         source: std::io::Error::from(std::io::ErrorKind::NotFound),
     };
-    for (holds_older, nature) in [(true, ProofErrorKind::Transient), (false, ProofErrorKind::Definitive)] {
+    for (holds_older, nature) in
+        [(true, ProofErrorKind::Transient), (false, ProofErrorKind::Definitive)]
+    {
         let trouble = ProofError::of_file(&missing(), holds_older);
         assert_eq!(trouble.kind, nature);
         assert_eq!(trouble.code, "CredentialFileUnreadable");
@@ -90,6 +99,10 @@ fn foreign_text_is_no_code_and_messages_are_truncated() {
     assert_eq!(trouble.code, MARKER);
     assert!(trouble.message.len() <= MAX_TEXT_LENGTH + "…".len() && trouble.message.ends_with('…'));
     for code in ["", "two words", "a\nb", "<b>", &"x".repeat(65)] {
-        assert_eq!(ProofError::new(ProofErrorKind::Definitive, code, "m", "h").code, "Unknown", "{code:?}");
+        assert_eq!(
+            ProofError::new(ProofErrorKind::Definitive, code, "m", "h").code,
+            "Unknown",
+            "{code:?}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use super::certificate::CertificateError;
 use super::key::KeyError;
 use super::pem::PemError;
-use crate::detected_format::{DetectedInnerFormat, DetectedFormat};
+use crate::detected_format::{DetectedFormat, DetectedInnerFormat};
 
 /// Why the value of `client_secret` is not a usable bundle. It never holds any of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -83,9 +83,11 @@ impl BundleError {
             Self::NotABundle { looks_like: DetectedFormat::Der } => {
                 "DER alone has no place for a key: encode PEM or PKCS#12 with certificate and key"
             }
-            Self::NotBase64 { looks_like: DetectedFormat::Hex(DetectedInnerFormat::Pem | DetectedInnerFormat::Pkcs12), .. } => {
-                "the value is hexadecimal; write it as base64"
-            }
+            Self::NotBase64 {
+                looks_like:
+                    DetectedFormat::Hex(DetectedInnerFormat::Pem | DetectedInnerFormat::Pkcs12),
+                ..
+            } => "the value is hexadecimal; write it as base64",
             Self::Empty | Self::NotBase64 { .. } | Self::NotABundle { .. } => {
                 "write base64 of a PEM or PKCS#12 file with certificate and private key"
             }

@@ -167,8 +167,10 @@ fn parse_pkcs8(der: &[u8]) -> Result<PrivateKey, KeyError> {
     let oid = pkcs8_algorithm(der).ok_or(KeyError::Malformed { form: "PKCS#8" })?;
     match oid.as_str() {
         "1.2.840.113549.1.1.1" => rsa_private_key(RsaKeyPair::from_pkcs8(der)),
-        "1.2.840.10045.2.1" => ec_private_key(|algorithm| EcdsaKeyPair::from_pkcs8(algorithm, der).ok())
-            .ok_or(KeyError::UnknownCurve),
+        "1.2.840.10045.2.1" => {
+            ec_private_key(|algorithm| EcdsaKeyPair::from_pkcs8(algorithm, der).ok())
+                .ok_or(KeyError::UnknownCurve)
+        }
         "1.2.840.113549.1.1.10" => unsupported_algorithm("RSASSA-PSS restricted"),
         "1.3.101.112" => unsupported_algorithm("Ed25519"),
         "1.3.101.113" => unsupported_algorithm("Ed448"),
@@ -197,7 +199,9 @@ fn has_sec1_form(der: &[u8]) -> bool {
     version.as_u32() == Ok(1) && rest.first() == Some(&0x04)
 }
 
-fn rsa_private_key(parsed: Result<RsaKeyPair, aws_lc_rs::error::KeyRejected>) -> Result<PrivateKey, KeyError> {
+fn rsa_private_key(
+    parsed: Result<RsaKeyPair, aws_lc_rs::error::KeyRejected>,
+) -> Result<PrivateKey, KeyError> {
     match parsed {
         Ok(key) => Ok(PrivateKey::Rsa(key)),
         Err(rejected) => Err(KeyError::RsaRefused { reason: rejection_reason(&rejected) }),

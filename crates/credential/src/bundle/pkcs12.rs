@@ -14,10 +14,13 @@ pub(crate) struct Pkcs12Contents {
 }
 
 /// Opens an archive with `password`; without one, with the empty password.
-pub(crate) fn open(der: &[u8], password: Option<&SecretText>) -> Result<Pkcs12Contents, Pkcs12Error> {
+pub(crate) fn open(
+    der: &[u8],
+    password: Option<&SecretText>,
+) -> Result<Pkcs12Contents, Pkcs12Error> {
     let text = password.map_or("", SecretText::expose);
-    let archive =
-        Pkcs12Archive::from_pkcs12(der, text).map_err(|error| pkcs12_error(&error, password.is_some()))?;
+    let archive = Pkcs12Archive::from_pkcs12(der, text)
+        .map_err(|error| pkcs12_error(&error, password.is_some()))?;
     let keys = archive.keys.iter().map(|bag| Zeroizing::new(bag.key.as_der().to_vec())).collect();
     let certificates = archive.certs.iter().map(|bag| bag.cert.as_der().to_vec()).collect();
     Ok(Pkcs12Contents { keys, certificates })

@@ -1,6 +1,6 @@
 use super::*;
-use crate::fixture::{self, secret};
 use crate::detected_format::DetectedInnerFormat;
+use crate::fixture::{self, secret};
 
 fn parse(files: &[&[u8]]) -> CertificateBundle {
     CertificateBundle::parse(&secret(files)).unwrap()
@@ -177,7 +177,10 @@ fn password_protected_pkcs12_needs_the_password() {
 #[test]
 fn a_damaged_archive_is_refused() {
     let whole = fixture::PFX_AES_SHA256;
-    assert_eq!(parse_error(&[&whole[..whole.len() / 2]]), BundleError::Pkcs12(Pkcs12Error::Malformed));
+    assert_eq!(
+        parse_error(&[&whole[..whole.len() / 2]]),
+        BundleError::Pkcs12(Pkcs12Error::Malformed)
+    );
 }
 
 #[cfg(not(feature = "pkcs12"))]
@@ -220,7 +223,10 @@ fn wrong_encodings_are_reported_by_format() {
     assert!(error.hint().contains("base64-encode"));
 
     let error = refuse(&twice);
-    assert_eq!(error, BundleError::NotABundle { looks_like: DetectedFormat::Base64(DetectedInnerFormat::Pem) });
+    assert_eq!(
+        error,
+        BundleError::NotABundle { looks_like: DetectedFormat::Base64(DetectedInnerFormat::Pem) }
+    );
     assert!(error.hint().contains("twice"));
 
     assert_eq!(refuse(""), BundleError::Empty);

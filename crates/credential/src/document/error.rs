@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::detected_format::{DetectedFormat, DetectedInnerFormat};
 use crate::identity::{ParseAuthorityError, ParseIdError};
-use crate::detected_format::{DetectedInnerFormat, DetectedFormat};
 
 /// A document that cannot be used, with all its problems.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +91,9 @@ impl DocumentProblem {
             FieldProblem::ManagedIdentityCredentialsObject => {
                 "write one member of `explicit_identities` to the file, on its own".to_owned()
             }
-            FieldProblem::Missing | FieldProblem::Empty => format!("add `{}` to the document", self.field),
+            FieldProblem::Missing | FieldProblem::Empty => {
+                format!("add `{}` to the document", self.field)
+            }
             FieldProblem::WrongType { .. } if self.field.starts_with("custom_claims") => {
                 "write `xms_az_tm` as a string and `xms_az_nwperimid` as an array of strings".into()
             }
@@ -127,7 +129,9 @@ fn wrong_format_hint(looks_like: DetectedFormat) -> &'static str {
         DetectedFormat::ByteOrderMark | DetectedFormat::Utf16 => {
             "write the file as UTF-8 without a byte order mark"
         }
-        DetectedFormat::Html => "fetch the secret again: a proxy or a sign-in page answered instead",
+        DetectedFormat::Html => {
+            "fetch the secret again: a proxy or a sign-in page answered instead"
+        }
         _ => "write the JSON document with `client_id`, `tenant_id`, `client_secret` and the rest",
     }
 }

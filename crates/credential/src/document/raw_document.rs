@@ -80,7 +80,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RawDocument, DocumentProblem> {
         .iter()
         .any(|key| matches!(key.as_str(), "explicit_identities" | "delegated_resources"));
     if holds_identities && document.value("client_secret").is_none() {
-        let problem = DocumentProblem { field: "document", kind: FieldProblem::ManagedIdentityCredentialsObject };
+        let problem = DocumentProblem {
+            field: "document",
+            kind: FieldProblem::ManagedIdentityCredentialsObject,
+        };
         document.problems.insert(0, problem);
     }
     Ok(document)
@@ -89,7 +92,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RawDocument, DocumentProblem> {
 fn syntax_problem(bytes: &[u8], error: &serde_json::Error) -> DocumentProblem {
     use crate::detected_format::DetectedFormat;
     let fault = match detect_document_format(bytes, error.classify() == Category::Eof) {
-        DetectedFormat::JsonObject => FieldProblem::Syntax { line: error.line(), column: error.column() },
+        DetectedFormat::JsonObject => {
+            FieldProblem::Syntax { line: error.line(), column: error.column() }
+        }
         looks_like => FieldProblem::NotADocument { looks_like },
     };
     DocumentProblem { field: "document", kind: fault }

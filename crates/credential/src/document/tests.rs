@@ -1,9 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::fixture::{self, to_bytes, document, timestamp};
-use crate::identity::{ParseAuthorityError, ParseIdError};
 use crate::detected_format::DetectedInnerFormat;
+use crate::fixture::{self, document, timestamp, to_bytes};
+use crate::identity::{ParseAuthorityError, ParseIdError};
 
 const NOT_BEFORE: &str = "2027-01-01T00:00:00Z";
 
@@ -149,7 +149,10 @@ fn duplicate_key_is_an_error() {
 #[test]
 fn a_document_for_all_identities_is_recognised() {
     let identities = json!({"internal_id": "x", "explicit_identities": [document(NOT_BEFORE)]});
-    assert_eq!(problems(&to_bytes(&identities))[0].kind, FieldProblem::ManagedIdentityCredentialsObject);
+    assert_eq!(
+        problems(&to_bytes(&identities))[0].kind,
+        FieldProblem::ManagedIdentityCredentialsObject
+    );
 }
 
 #[test]

@@ -45,7 +45,11 @@ pub(crate) struct TokenRequestInfo<'a> {
 
 impl EntraError {
     /// Reads an answer that is not a success; `now` is when it arrived.
-    pub(crate) fn from_response(asked: TokenRequestInfo<'_>, response: &RawResponse, now: Timestamp) -> Self {
+    pub(crate) fn from_response(
+        asked: TokenRequestInfo<'_>,
+        response: &RawResponse,
+        now: Timestamp,
+    ) -> Self {
         let secrets = [asked.proof];
         let headers = response.headers();
         Self {

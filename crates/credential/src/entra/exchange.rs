@@ -5,8 +5,8 @@ use std::sync::Arc;
 use azure_core::http::{RawResponse, Request, StatusCode, Url};
 use uuid::Uuid;
 
-use super::error::{TokenRequestInfo, EntraError, display_url};
-use super::request::{TokenRequestForm, ClientAuthentication};
+use super::error::{EntraError, TokenRequestInfo, display_url};
+use super::request::{ClientAuthentication, TokenRequestForm};
 use super::response::parse_token_response;
 use crate::token::error::{RetryClass, TokenError};
 use crate::token::source::IssuedToken;
@@ -96,7 +96,7 @@ impl TokenExchange for ClientCredentialsExchange<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
+    use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
 
     #[tokio::test]
     async fn request_id_is_sent_in_both_client_request_id_headers() {

@@ -100,7 +100,8 @@ mod tests {
     #[test]
     fn a_secret_is_sent_in_the_place_of_an_assertion() {
         let proof = ClientAuthentication::Secret("p&w");
-        let form = TokenRequestForm { client_id: "c", scope: "s", authentication: proof, claims: None };
+        let form =
+            TokenRequestForm { client_id: "c", scope: "s", authentication: proof, claims: None };
         assert_eq!(
             form.encode(),
             "client_id=c&grant_type=client_credentials&scope=s&client_secret=p%26w"
@@ -111,14 +112,24 @@ mod tests {
     fn form_is_encoded_without_reallocating() {
         let text = "%".repeat(4_000);
         let proof = ClientAuthentication::Assertion(&text);
-        let form = TokenRequestForm { client_id: "c", scope: "s", authentication: proof, claims: Some(&text) };
+        let form = TokenRequestForm {
+            client_id: "c",
+            scope: "s",
+            authentication: proof,
+            claims: Some(&text),
+        };
         let encoded = form.encode();
         assert_eq!(encoded.capacity(), 512 + 3 * 8_002);
     }
 
     #[test]
     fn request_carries_the_client_request_id() {
-        let form = TokenRequestForm { client_id: "c", scope: "s", authentication: ClientAuthentication::Assertion("a"), claims: None };
+        let form = TokenRequestForm {
+            client_id: "c",
+            scope: "s",
+            authentication: ClientAuthentication::Assertion("a"),
+            claims: None,
+        };
         let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
         let request = form.to_request(&endpoint, Uuid::from_u128(7));
         assert_eq!(

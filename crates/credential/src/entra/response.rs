@@ -28,8 +28,9 @@ pub(crate) fn parse_token_response(
         return Err(TokenResponseProblem::Empty);
     }
     // The reader's own words may repeat what it read, so that only the position is kept.
-    let wire: TokenResponseJson = serde_json::from_slice(body)
-        .map_err(|error| TokenResponseProblem::Malformed { line: error.line(), column: error.column() })?;
+    let wire: TokenResponseJson = serde_json::from_slice(body).map_err(|error| {
+        TokenResponseProblem::Malformed { line: error.line(), column: error.column() }
+    })?;
     let text = wire.access_token.filter(|text| !text.0.expose().trim().is_empty());
     let text = text.ok_or(TokenResponseProblem::NoToken)?.0;
     let seconds = match (wire.expires_in.0, wire.expires_on.0) {
@@ -162,7 +163,10 @@ mod tests {
             (r#"{"access_token":"t","expires_in":"soon"}"#, TokenResponseProblem::NoLifetime),
             (r#"{"access_token":"t","expires_in":0}"#, TokenResponseProblem::Expired),
             (r#"{"access_token":"t","expires_on":"999"}"#, TokenResponseProblem::Expired),
-            (r#"{"access_token":"t","expires_on":"-9223372036854775808"}"#, TokenResponseProblem::Expired),
+            (
+                r#"{"access_token":"t","expires_on":"-9223372036854775808"}"#,
+                TokenResponseProblem::Expired,
+            ),
             ("<html>", TokenResponseProblem::Malformed { line: 1, column: 1 }),
             (r#"{"access_token":7}"#, TokenResponseProblem::Malformed { line: 1, column: 17 }),
         ] {

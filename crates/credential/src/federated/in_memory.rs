@@ -10,7 +10,7 @@ use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 
 use super::token_file::FederatedToken;
-use super::{FederatedTokenSource, FederatedTokenProvider};
+use super::{FederatedTokenProvider, FederatedTokenSource};
 use crate::health::TokenHealth;
 use crate::identity::{Authority, ClientId, TenantId};
 use crate::token::engine::TokenEngine;
@@ -139,7 +139,9 @@ impl FederatedTokenProvider for InMemoryFederatedToken {
 const MAX_REJECTED_TOKENS: usize = 8;
 
 fn parse(token: &[u8]) -> Result<Arc<FederatedToken>, TokenError> {
-    FederatedToken::parse(token).map(Arc::new).map_err(|problem| TokenError::InMemoryToken { problem })
+    FederatedToken::parse(token)
+        .map(Arc::new)
+        .map_err(|problem| TokenError::InMemoryToken { problem })
 }
 
 #[cfg(test)]
@@ -150,7 +152,7 @@ mod tests {
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
     use super::*;
-    use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
+    use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
     use crate::token::error::RetryClass;
 
     const VAULT: &str = "https://vault.azure.net/.default";
@@ -166,10 +168,14 @@ mod tests {
         let authority = "https://login.example".parse().unwrap();
         let (tenant, client) = ("tenant".parse().unwrap(), "client".parse().unwrap());
         let transport = bench.transport();
-        InMemoryTokenCredential::new(tenant, client, &authority, token.as_bytes(), &transport).unwrap()
+        InMemoryTokenCredential::new(tenant, client, &authority, token.as_bytes(), &transport)
+            .unwrap()
     }
 
-    async fn get(bench: &TokenServiceFixture, credential: &InMemoryTokenCredential) -> Result<String, TokenError> {
+    async fn get(
+        bench: &TokenServiceFixture,
+        credential: &InMemoryTokenCredential,
+    ) -> Result<String, TokenError> {
         match bench.run_to_completion(credential.get_token(&[VAULT], None)).await {
             Ok(token) => Ok(token.token.secret().to_owned()),
             Err(error) => Err(TokenError::of(&error).unwrap().clone()),
@@ -178,7 +184,9 @@ mod tests {
 
     #[tokio::test]
     async fn newer_token_is_exchanged_only_after_the_access_token_expires() {
-        let bench = TokenServiceFixture::new(|_, number| ScriptedReply::token(&format!("t{number}"), 3_600));
+        let bench = TokenServiceFixture::new(|_, number| {
+            ScriptedReply::token(&format!("t{number}"), 3_600)
+        });
         let credential = credential(&bench, &jwt(NOW + 3_600));
         assert_eq!(get(&bench, &credential).await.unwrap(), "t0");
         credential.replace_token(jwt(NOW + 7_200).as_bytes()).unwrap();
@@ -186,7 +194,10 @@ mod tests {
         assert_eq!(bench.script.request_count(), 1);
         bench.clock.advance(Duration::from_mins(65));
         assert_eq!(get(&bench, &credential).await.unwrap(), "t1");
-        assert_eq!(bench.script.request(1).form_field("client_assertion").unwrap(), jwt(NOW + 7_200));
+        assert_eq!(
+            bench.script.request(1).form_field("client_assertion").unwrap(),
+            jwt(NOW + 7_200)
+        );
     }
 
     #[tokio::test]
@@ -195,7 +206,10 @@ mod tests {
         let credential = credential(&bench, &jwt(NOW + 3_600));
         credential.replace_token(jwt(NOW + 60).as_bytes()).unwrap();
         get(&bench, &credential).await.unwrap();
-        assert_eq!(bench.script.request(0).form_field("client_assertion").unwrap(), jwt(NOW + 3_600));
+        assert_eq!(
+            bench.script.request(0).form_field("client_assertion").unwrap(),
+            jwt(NOW + 3_600)
+        );
     }
 
     #[tokio::test]

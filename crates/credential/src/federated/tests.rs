@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tempfile::TempDir;
 
 use super::*;
-use crate::scripted_service::{TokenServiceFixture, ScriptedReply, RecordedRequest};
+use crate::scripted_service::{RecordedRequest, ScriptedReply, TokenServiceFixture};
 use crate::token::error::RetryClass;
 
 const VAULT: &str = "https://vault.azure.net/.default";
@@ -17,8 +17,13 @@ struct FederatedTokenFixture {
 }
 
 impl FederatedTokenFixture {
-    fn new(service: impl Fn(&RecordedRequest, usize) -> ScriptedReply + Send + Sync + 'static) -> Self {
-        let world = Self { token_service: TokenServiceFixture::new(service), folder: tempfile::tempdir().unwrap() };
+    fn new(
+        service: impl Fn(&RecordedRequest, usize) -> ScriptedReply + Send + Sync + 'static,
+    ) -> Self {
+        let world = Self {
+            token_service: TokenServiceFixture::new(service),
+            folder: tempfile::tempdir().unwrap(),
+        };
         world.write("first");
         world
     }
@@ -79,7 +84,10 @@ async fn a_rotated_file_is_used_by_the_next_exchange() {
     world.write("second");
     world.token_service.clock.advance(Duration::from_hours(1));
     get(&credential).await.unwrap();
-    assert_eq!(world.token_service.script.request(1).form_field("client_assertion").unwrap(), jwt("second"));
+    assert_eq!(
+        world.token_service.script.request(1).form_field("client_assertion").unwrap(),
+        jwt("second")
+    );
 }
 
 #[tokio::test]
@@ -97,7 +105,10 @@ async fn rejected_token_is_reread_when_the_file_rotated_meanwhile() {
     world.write("second");
     world.token_service.script.release(1);
     assert_eq!(asking.await.unwrap().unwrap(), "t");
-    assert_eq!(world.token_service.script.request(1).form_field("client_assertion").unwrap(), jwt("second"));
+    assert_eq!(
+        world.token_service.script.request(1).form_field("client_assertion").unwrap(),
+        jwt("second")
+    );
 }
 
 #[tokio::test]
@@ -134,7 +145,8 @@ async fn mismatch_hint_names_claims_but_never_the_token() {
 #[tokio::test]
 async fn unmatched_credential_is_transient_during_propagation() {
     for code in [70_021, 700_211, 700_212, 700_213] {
-        let world = FederatedTokenFixture::new(move |_, _| ScriptedReply::error("invalid_client", code));
+        let world =
+            FederatedTokenFixture::new(move |_, _| ScriptedReply::error("invalid_client", code));
         let credential = world.credential();
         let mut classes = Vec::new();
         for _ in 0..12 {

@@ -97,7 +97,8 @@ impl FederatedToken {
             return "the token's claims cannot be read".to_owned();
         };
         let (issuer, subject) = (claims.iss.display_text(), claims.sub.display_text());
-        let text = format!("the token says iss={issuer} sub={subject} aud={}", claims.aud.display_text());
+        let text =
+            format!("the token says iss={issuer} sub={subject} aud={}", claims.aud.display_text());
         if let Some(expired) =
             claims.exp.map(|exp| now.as_second().saturating_sub(exp)).filter(|age| *age >= 0)
         {

@@ -11,10 +11,13 @@ use tokio::task::spawn_blocking;
 
 use super::schedule::{DueAction, FollowIntervals, ReadSchedule};
 use super::{CredentialFileOptions, ReloadOutcome, SharedFileState, read};
-use crate::generation::CredentialCandidate;
-use crate::loader::{LoaderAction, CredentialFileContent, LoaderEvent, IgnoreReason, KeepReason, LoadError, CredentialLoader};
 use crate::file_snapshot::FileSnapshot;
 use crate::folder_watch::FolderWatch;
+use crate::generation::CredentialCandidate;
+use crate::loader::{
+    CredentialFileContent, CredentialLoader, IgnoreReason, KeepReason, LoadError, LoaderAction,
+    LoaderEvent,
+};
 
 type ReloadReply = oneshot::Sender<ReloadOutcome>;
 
@@ -60,7 +63,9 @@ impl CredentialFileFollower {
         let source = CredentialFileSource { path: &path, options: &options, clock: &clock };
         let current = match source.run_loader(&mut loader, LoaderEvent::ReloadRequested).await {
             LoaderAction::Publish(generation) => generation,
-            LoaderAction::Fail(error) | LoaderAction::Keep(KeepReason::Failed(error)) => return Err(error),
+            LoaderAction::Fail(error) | LoaderAction::Keep(KeepReason::Failed(error)) => {
+                return Err(error);
+            }
             _ => return Err(LoadError::Stopped { path }),
         };
         if let Some(observer) = &options.observer {
@@ -77,7 +82,16 @@ impl CredentialFileFollower {
             clock,
             watcher_alive,
         });
-        Ok(Self { shared, loader, schedule, folder, changed, requests, snapshot: probe, needs_recheck: true })
+        Ok(Self {
+            shared,
+            loader,
+            schedule,
+            folder,
+            changed,
+            requests,
+            snapshot: probe,
+            needs_recheck: true,
+        })
     }
 
     pub(super) fn shared(&self) -> Arc<SharedFileState> {
@@ -90,17 +104,21 @@ impl CredentialFileFollower {
             match self.wait().await {
                 FollowerWakeup::ReloadRequest(None) => return,
                 FollowerWakeup::ReloadRequest(Some(reply)) => self.answer_reloads(reply).await,
-                FollowerWakeup::FileEvent => self.schedule.record_event(self.shared.clock.monotonic()),
-                FollowerWakeup::TimerFired => match self.schedule.due(self.shared.clock.monotonic()) {
-                    Some(DueAction::EventsSettled) => {
-                        self.load(LoaderEvent::FileChanged).await;
+                FollowerWakeup::FileEvent => {
+                    self.schedule.record_event(self.shared.clock.monotonic())
+                }
+                FollowerWakeup::TimerFired => {
+                    match self.schedule.due(self.shared.clock.monotonic()) {
+                        Some(DueAction::EventsSettled) => {
+                            self.load(LoaderEvent::FileChanged).await;
+                        }
+                        Some(DueAction::Resync) => {
+                            self.load(LoaderEvent::ResyncDue).await;
+                        }
+                        Some(DueAction::Poll) => self.poll().await,
+                        None => {}
                     }
-                    Some(DueAction::Resync) => {
-                        self.load(LoaderEvent::ResyncDue).await;
-                    }
-                    Some(DueAction::Poll) => self.poll().await,
-                    None => {}
-                },
+                }
             }
         }
     }
@@ -150,7 +168,11 @@ impl CredentialFileFollower {
         self.schedule.record_read(self.shared.clock.monotonic());
         self.needs_recheck = true;
         let shared = Arc::clone(&self.shared);
-        let source = CredentialFileSource { path: &shared.path, options: &shared.options, clock: &shared.clock };
+        let source = CredentialFileSource {
+            path: &shared.path,
+            options: &shared.options,
+            clock: &shared.clock,
+        };
         let action = source.run_loader(&mut self.loader, cause).await;
         self.apply_action(action)
     }
@@ -234,10 +256,14 @@ impl CredentialFileSource<'_> {
 
     /// Parses away from the runtime: opening an archive may take long, and a panic in there must
     /// not end the task.
-    async fn parse(&self, content: CredentialFileContent) -> Result<Box<CredentialCandidate>, LoadError> {
+    async fn parse(
+        &self,
+        content: CredentialFileContent,
+    ) -> Result<Box<CredentialCandidate>, LoadError> {
         let options = self.options.candidate.clone();
         let path = self.path.clone();
-        let parsed = spawn_blocking(move || CredentialCandidate::parse(content.bytes(), &options)).await;
+        let parsed =
+            spawn_blocking(move || CredentialCandidate::parse(content.bytes(), &options)).await;
         match parsed {
             Ok(Ok(candidate)) => Ok(Box::new(candidate)),
             Ok(Err(source)) => Err(LoadError::Content { path, source }),

@@ -9,7 +9,7 @@ use lanyard_clock::{Clock as _, ManualClock, SystemClock};
 use tempfile::TempDir;
 
 use super::*;
-use crate::fixture::{to_bytes, document, timestamp};
+use crate::fixture::{document, timestamp, to_bytes};
 
 const NAME: &str = "identity.json";
 
@@ -53,7 +53,10 @@ async fn wait_for_generation(file: &CredentialFile, number: u64) {
 
 /// Options that leave events alone to find a change.
 fn events_only() -> CredentialFileOptions {
-    CredentialFileOptions { poll_interval: Duration::from_hours(1), ..CredentialFileOptions::default() }
+    CredentialFileOptions {
+        poll_interval: Duration::from_hours(1),
+        ..CredentialFileOptions::default()
+    }
 }
 
 /// Options that leave polling alone to find a change.
@@ -120,7 +123,10 @@ async fn recreated_folder_is_watched_again() {
     let volume = root.path().join("volume");
     fs::create_dir(&volume).unwrap();
     atomic_write(&volume, 1);
-    let options = CredentialFileOptions { poll_interval: Duration::from_millis(20), ..CredentialFileOptions::default() };
+    let options = CredentialFileOptions {
+        poll_interval: Duration::from_millis(20),
+        ..CredentialFileOptions::default()
+    };
     let file = open(&volume.join(NAME), options).await;
     fs::remove_dir_all(&volume).unwrap();
     assert_eq!(file.reload().await, ReloadOutcome::Failed);
@@ -209,7 +215,8 @@ async fn recreated_file_is_followed() {
 #[tokio::test]
 async fn resync_reads_a_file_whose_change_was_missed() {
     let volume = volume();
-    let options = CredentialFileOptions { poll_interval: Duration::from_hours(24), ..polling_only() };
+    let options =
+        CredentialFileOptions { poll_interval: Duration::from_hours(24), ..polling_only() };
     let (file, clock) = open_manual(&volume.path().join(NAME), options).await;
     atomic_write(volume.path(), 2);
     advance(&clock, Duration::from_hours(6) - Duration::from_secs(1)).await;
@@ -302,7 +309,8 @@ fn ended_follower_task_is_reported_and_the_credential_stays() {
 async fn the_first_load_fails_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(NAME);
-    let open = || CredentialFile::open(&path, CredentialFileOptions::default(), SystemClock::shared());
+    let open =
+        || CredentialFile::open(&path, CredentialFileOptions::default(), SystemClock::shared());
     assert!(matches!(open().await, Err(LoadError::Read { .. })));
     fs::write(&path, b"{}").unwrap();
     let error = open().await.unwrap_err();

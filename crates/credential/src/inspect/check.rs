@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::FindingList;
 use super::facts::cloud_name;
 use crate::bundle::{BundleWarning, CertificateBundle, CertificateValidity};
-use crate::document::{DocumentFields, CredentialTimestamps};
+use crate::document::{CredentialTimestamps, DocumentFields};
 use crate::loader::{HealthWarning, validity_warnings};
 
 /// Everything about the document that is not the bundle's own.

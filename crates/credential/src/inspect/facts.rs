@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::bundle::{BundleFormat, Certificate, CertificateBundle, KeyKind, CertificateValidity};
-use crate::document::{CustomClaims, DocumentFields, CredentialTimestamps};
+use crate::bundle::{BundleFormat, Certificate, CertificateBundle, CertificateValidity, KeyKind};
+use crate::document::{CredentialTimestamps, CustomClaims, DocumentFields};
 use crate::identity::{Authority, ClientId, TenantId};
 
 /// What the JSON document says.
@@ -185,7 +185,11 @@ pub struct TimeFacts {
 }
 
 impl TimeFacts {
-    pub(super) fn of(stamps: &CredentialTimestamps, leaf: Option<CertificateValidity>, now: Timestamp) -> Self {
+    pub(super) fn of(
+        stamps: &CredentialTimestamps,
+        leaf: Option<CertificateValidity>,
+        now: Timestamp,
+    ) -> Self {
         let until = |stamp: Timestamp| stamp.as_second().saturating_sub(now.as_second());
         let ends = [stamps.not_after, leaf.map(|validity| validity.not_after)];
         let expires_at = ends.into_iter().flatten().min();

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::fixture::{self, to_bytes, document, timestamp};
+use crate::fixture::{self, document, timestamp, to_bytes};
 
 const NOW: &str = "2027-01-15T00:00:00Z";
 
@@ -75,8 +75,14 @@ fn an_ec_key_is_an_error_and_still_described() {
 #[test]
 fn findings_become_more_severe_as_times_pass() {
     let at = |now: &str| inspect_at(&valid_document(), now);
-    assert_eq!(severities_and_fields(&at("2026-12-31T00:00:00Z")), [(FindingSeverity::Error, "not_before")]);
-    assert_eq!(severities_and_fields(&at("2027-02-15T00:00:00Z")), [(FindingSeverity::Warning, "renew_after")]);
+    assert_eq!(
+        severities_and_fields(&at("2026-12-31T00:00:00Z")),
+        [(FindingSeverity::Error, "not_before")]
+    );
+    assert_eq!(
+        severities_and_fields(&at("2027-02-15T00:00:00Z")),
+        [(FindingSeverity::Warning, "renew_after")]
+    );
     assert_eq!(
         severities_and_fields(&at("2027-07-01T00:00:00Z")),
         [(FindingSeverity::Error, "not_after"), (FindingSeverity::Warning, "cannot_renew_after")]

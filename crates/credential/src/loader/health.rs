@@ -236,7 +236,10 @@ impl LoaderReport {
 }
 
 /// What a rotation changed beside the certificate.
-pub(super) fn identity_changes(before: &CredentialGeneration, after: &CredentialGeneration) -> Vec<HealthWarning> {
+pub(super) fn identity_changes(
+    before: &CredentialGeneration,
+    after: &CredentialGeneration,
+) -> Vec<HealthWarning> {
     let mut changes = Vec::new();
     if before.client_id() != after.client_id() {
         let (from, to) = (before.client_id().to_string(), after.client_id().to_string());

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{self, to_bytes, document, timestamp};
+use crate::fixture::{self, document, timestamp, to_bytes};
 use crate::generation::CandidateOptions;
 
 const T1: &str = "2027-01-01T00:00:00Z";
@@ -18,7 +18,9 @@ fn load_content_at(loader: &mut CredentialLoader, content: &[u8], now: Timestamp
     let mut event = LoaderEvent::FileChanged;
     loop {
         event = match loader.handle(event, now) {
-            LoaderAction::Read => LoaderEvent::Read(Ok(CredentialFileContent::new(content.to_vec()))),
+            LoaderAction::Read => {
+                LoaderEvent::Read(Ok(CredentialFileContent::new(content.to_vec())))
+            }
             LoaderAction::Parse(content) => LoaderEvent::Parsed(parse(content.bytes())),
             action => return action,
         };
@@ -83,7 +85,10 @@ fn the_first_load_fails_fast() {
         assert!(loader.current().is_none());
     }
     let mut loader = CredentialLoader::default();
-    assert!(matches!(loader.handle(LoaderEvent::Read(Err(not_found_error())), timestamp(NOW)), LoaderAction::Fail(_)));
+    assert!(matches!(
+        loader.handle(LoaderEvent::Read(Err(not_found_error())), timestamp(NOW)),
+        LoaderAction::Fail(_)
+    ));
 }
 
 #[test]
@@ -111,7 +116,8 @@ fn stamps_are_compared_as_times_and_not_as_text() {
     // Later as a text, earlier as a time.
     let action = load_content(&mut loader, &to_bytes(&document("2027-01-01T13:00:00+02:00")));
     assert!(matches!(action, LoaderAction::Keep(KeepReason::Older { .. })), "{action:?}");
-    let fraction = load_content(&mut loader, &to_bytes(&document("2027-01-01T12:00:00.000000001Z")));
+    let fraction =
+        load_content(&mut loader, &to_bytes(&document("2027-01-01T12:00:00.000000001Z")));
     assert_eq!(expect_published(fraction).number(), 2);
 }
 

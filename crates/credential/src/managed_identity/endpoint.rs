@@ -61,7 +61,11 @@ impl ManagedIdentityEndpoint {
     }
 
     pub(crate) fn kind(&self) -> ManagedIdentityEndpointKind {
-        if self.secret.is_some() { ManagedIdentityEndpointKind::AppService } else { ManagedIdentityEndpointKind::Imds }
+        if self.secret.is_some() {
+            ManagedIdentityEndpointKind::AppService
+        } else {
+            ManagedIdentityEndpointKind::Imds
+        }
     }
 
     /// What must never appear in an error.
@@ -173,7 +177,10 @@ mod tests {
         ] {
             assert_eq!(url(&app_service, Some(id)), format!("{base}{tail}"));
         }
-        let question = ManagedIdentityRequest { url: app_service.token_url("r", None), endpoint: &app_service };
+        let question = ManagedIdentityRequest {
+            url: app_service.token_url("r", None),
+            endpoint: &app_service,
+        };
         let request = question.request();
         assert_eq!(request.headers().get_optional_str(&IDENTITY_HEADER), Some("secret"));
         assert_eq!(request.headers().get_optional_str(&METADATA), None);

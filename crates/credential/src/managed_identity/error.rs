@@ -7,8 +7,8 @@ use azure_core::http::{RawResponse, Url};
 use jiff::Timestamp;
 
 use super::endpoint::ManagedIdentityEndpointKind;
-use crate::entra::error_body::{TokenErrorBody, parse_error_body};
 use crate::entra::error::{display_url, redacted_response};
+use crate::entra::error_body::{TokenErrorBody, parse_error_body};
 use crate::reply::retry_after;
 use crate::token::error::RetryClass;
 

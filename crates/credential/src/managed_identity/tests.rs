@@ -1,10 +1,13 @@
 use super::*;
-use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
+use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
 use crate::token::request::TokenRequestContext;
 
 const VAULT: &str = "https://vault.azure.net/.default";
 
-fn credential(bench: &TokenServiceFixture, settings: ManagedIdentitySettings) -> Arc<ManagedIdentityCredential> {
+fn credential(
+    bench: &TokenServiceFixture,
+    settings: ManagedIdentitySettings,
+) -> Arc<ManagedIdentityCredential> {
     let options = bench.options();
     let transport = options.client.transport.clone().unwrap();
     let transport = ManagedIdentityTransport::with_http_transport(options, transport);
@@ -23,7 +26,10 @@ fn app_service() -> ManagedIdentitySettings {
     }
 }
 
-async fn failure(bench: &TokenServiceFixture, credential: &ManagedIdentityCredential) -> TokenError {
+async fn failure(
+    bench: &TokenServiceFixture,
+    credential: &ManagedIdentityCredential,
+) -> TokenError {
     let error = bench.run_to_completion(credential.get_token(&[VAULT], None)).await.unwrap_err();
     TokenError::of(&error).unwrap().clone()
 }

@@ -130,7 +130,10 @@ impl CertificateSource {
 
     /// Reads the file again because Entra refuses `generation`: at most once for each, so that a
     /// broken file cannot keep us busy.
-    async fn reload_after_rejection(&self, generation: &CredentialGeneration) -> Option<Arc<CredentialGeneration>> {
+    async fn reload_after_rejection(
+        &self,
+        generation: &CredentialGeneration,
+    ) -> Option<Arc<CredentialGeneration>> {
         let number = generation.number();
         let newer = self.file.current();
         if newer.number() > number {
@@ -147,7 +150,10 @@ impl CertificateSource {
 
     /// Older generations that may serve in the place of `refused`, while they last and are the
     /// same identity: the one that worked last, then the one before.
-    fn fallback_generations(&self, refused: &CredentialGeneration) -> Vec<Arc<CredentialGeneration>> {
+    fn fallback_generations(
+        &self,
+        refused: &CredentialGeneration,
+    ) -> Vec<Arc<CredentialGeneration>> {
         let now = self.now();
         let accepted = {
             let mut accepted = self.last_accepted.lock();

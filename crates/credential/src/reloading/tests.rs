@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::fixture::{CLIENT, LEAF, OTHER, OTHER_PKCS8, TENANT, to_bytes, client_secret, document};
+use crate::fixture::{CLIENT, LEAF, OTHER, OTHER_PKCS8, TENANT, client_secret, document, to_bytes};
 use crate::metrics::MetricsHook;
-use crate::scripted_service::{TokenServiceFixture, ScriptedReply, RecordedRequest};
+use crate::scripted_service::{RecordedRequest, ScriptedReply, TokenServiceFixture};
 use crate::token::error::TokenError;
 use crate::token::request::TokenRequestContext;
 
@@ -26,8 +26,13 @@ struct ReloadingCredentialFixture {
 }
 
 impl ReloadingCredentialFixture {
-    fn new(service: impl Fn(&RecordedRequest, usize) -> ScriptedReply + Send + Sync + 'static) -> Self {
-        let world = Self { token_service: TokenServiceFixture::new(service), folder: tempfile::tempdir().unwrap() };
+    fn new(
+        service: impl Fn(&RecordedRequest, usize) -> ScriptedReply + Send + Sync + 'static,
+    ) -> Self {
+        let world = Self {
+            token_service: TokenServiceFixture::new(service),
+            folder: tempfile::tempdir().unwrap(),
+        };
         world.write(&first_document());
         world
     }
@@ -42,8 +47,12 @@ impl ReloadingCredentialFixture {
 
     fn options(&self) -> ReloadingCertificateOptions {
         let year = Duration::from_hours(24 * 365);
-        let file =
-            CredentialFileOptions { events: false, poll_interval: year, resync_interval: year, ..CredentialFileOptions::default() };
+        let file = CredentialFileOptions {
+            events: false,
+            poll_interval: year,
+            resync_interval: year,
+            ..CredentialFileOptions::default()
+        };
         ReloadingCertificateOptions {
             file,
             ..ReloadingCertificateOptions::with_transport(self.token_service.options())
@@ -97,7 +106,9 @@ fn is_signed_with(seen: &RecordedRequest, certificate: &[u8]) -> bool {
 }
 
 /// Takes the keys of `certificates`, and no others.
-fn accept_certificates(certificates: &'static [&'static [u8]]) -> impl Fn(&RecordedRequest, usize) -> ScriptedReply {
+fn accept_certificates(
+    certificates: &'static [&'static [u8]],
+) -> impl Fn(&RecordedRequest, usize) -> ScriptedReply {
     move |seen, number| {
         if certificates.iter().any(|certificate| is_signed_with(seen, certificate)) {
             ScriptedReply::token(&format!("t{number}"), 3_600)
@@ -237,7 +248,9 @@ async fn waiting_trial_does_not_keep_the_engine_alive() {
 
 #[tokio::test]
 async fn a_rotation_to_another_identity_drops_the_tokens_and_fetches_new_ones() {
-    let world = ReloadingCredentialFixture::new(|seen, _| ScriptedReply::token(&seen.form_field("client_id").unwrap(), 3_600));
+    let world = ReloadingCredentialFixture::new(|seen, _| {
+        ScriptedReply::token(&seen.form_field("client_id").unwrap(), 3_600)
+    });
     let credential = world.open().await;
     assert_eq!(get(&credential, VAULT).await.unwrap(), CLIENT);
     let mut other = second_document();
@@ -284,7 +297,10 @@ async fn an_expired_key_is_no_fallback() {
     world.rotate(&credential, &second_document()).await;
     world.token_service.clock.advance(Duration::from_secs(1));
     assert!(matches!(get(&credential, VAULT).await, Err(TokenError::Refused(_))));
-    assert!(!(0..world.token_service.script.request_count()).any(|n| is_signed_with(&world.token_service.script.request(n), LEAF)));
+    assert!(
+        !(0..world.token_service.script.request_count())
+            .any(|n| is_signed_with(&world.token_service.script.request(n), LEAF))
+    );
 }
 
 #[tokio::test]
@@ -352,7 +368,8 @@ async fn last_accepted_key_is_not_used_after_expiry() {
     world.token_service.clock.advance(Duration::from_secs(1));
     let before = world.token_service.script.request_count();
     assert!(matches!(get(&credential, ARM).await, Err(TokenError::Refused(_))));
-    let seen = (before..world.token_service.script.request_count()).map(|n| world.token_service.script.request(n));
+    let seen = (before..world.token_service.script.request_count())
+        .map(|n| world.token_service.script.request(n));
     assert!(!seen.into_iter().any(|seen| is_signed_with(&seen, LEAF)));
 }
 
@@ -398,7 +415,9 @@ async fn key_error_codes_count_with_any_oauth_error() {
 
 #[tokio::test]
 async fn other_entra_errors_do_not_change_the_key_health() {
-    let world = ReloadingCredentialFixture::new(|_, _| ScriptedReply::error("unauthorized_client", 700_016));
+    let world = ReloadingCredentialFixture::new(|_, _| {
+        ScriptedReply::error("unauthorized_client", 700_016)
+    });
     let credential = world.open().await;
     world.write(&second_document());
     assert!(get(&credential, VAULT).await.is_err());

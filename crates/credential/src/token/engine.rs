@@ -115,7 +115,8 @@ impl<S: TokenSource> TokenEngine<S> {
             .and_then(|options| options.method_options.context.value::<TokenRequestContext>());
         let variant = context.map_or(&DEFAULT_VARIANT, |context| &context.variant);
         if let [scope] = scopes
-            && let Some(token) = self.with_cached_token(scope, variant, CachedToken::to_access_token)
+            && let Some(token) =
+                self.with_cached_token(scope, variant, CachedToken::to_access_token)
         {
             return Ok(token);
         }
@@ -268,7 +269,11 @@ impl<S: TokenSource> TokenEngineState<S> {
 
     /// Joins the flight for `key`, or begins it: a detached task, so that it outlives whoever
     /// asked first.
-    fn join_or_start(self: &Arc<Self>, key: &TokenKey, need: FetchReason) -> Result<FetchJoin, TokenError> {
+    fn join_or_start(
+        self: &Arc<Self>,
+        key: &TokenKey,
+        need: FetchReason,
+    ) -> Result<FetchJoin, TokenError> {
         let mut slots = self.slots.lock();
         let now = self.clock.monotonic();
         let mut streak = 0;
@@ -277,7 +282,9 @@ impl<S: TokenSource> TokenEngineState<S> {
             Some(FetchSlot::InFlight(outcome)) if !outcome.initialized() => {
                 return Ok(FetchJoin::Waiting(Arc::clone(outcome)));
             }
-            Some(FetchSlot::Failed { until, error, .. }) if now < *until && need != FetchReason::Forced => {
+            Some(FetchSlot::Failed { until, error, .. })
+                if now < *until && need != FetchReason::Forced =>
+            {
                 return Err(error.clone());
             }
             Some(FetchSlot::Failed { consecutive_failures: failed, .. }) => streak = *failed,
@@ -299,7 +306,12 @@ impl<S: TokenSource> TokenEngineState<S> {
         let outcome = SharedFetchOutcome::default();
         slots.by_key.insert(key.clone(), FetchSlot::InFlight(Arc::clone(&outcome)));
         let (key, epoch) = (key.clone(), table.epoch);
-        let flight = InFlightFetch { key, epoch, consecutive_failures: streak, outcome: Arc::clone(&outcome) };
+        let flight = InFlightFetch {
+            key,
+            epoch,
+            consecutive_failures: streak,
+            outcome: Arc::clone(&outcome),
+        };
         drop(runtime.spawn(Arc::clone(self).run_fetch(flight)));
         Ok(FetchJoin::Waiting(outcome))
     }
@@ -347,7 +359,8 @@ impl<S: TokenSource> TokenEngineState<S> {
             let mut slots = self.slots.lock();
             if slots.remove_in_flight(flight) {
                 slots.prune_expired_failures(monotonic);
-                let failed = FetchSlot::Failed { until, error: error.clone(), consecutive_failures: streak };
+                let failed =
+                    FetchSlot::Failed { until, error: error.clone(), consecutive_failures: streak };
                 slots.by_key.insert(flight.key.clone(), failed);
             }
         }

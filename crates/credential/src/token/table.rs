@@ -120,7 +120,8 @@ impl CachedToken {
         monotonic: Duration,
         fraction: f64,
     ) -> Self {
-        let IssuedToken { text, requested_at: asked_at, expires_in, refresh_in, generation } = issued;
+        let IssuedToken { text, requested_at: asked_at, expires_in, refresh_in, generation } =
+            issued;
         let lifetime = TokenLifetime::plan(asked_at, expires_in, refresh_in, fraction);
         let left = lifetime.expires_at.saturating_sub(monotonic);
         let expires_on = wall_time(now, left);
@@ -288,7 +289,11 @@ mod tests {
     fn expired_tokens_are_removed_by_the_next_insert() {
         let table = TokenTable::default()
             .with_token(&key("old", TokenVariant::PLAIN), token("old", 60), Duration::ZERO)
-            .with_token(&key("new", TokenVariant::PLAIN), token("new", 600), Duration::from_secs(61));
+            .with_token(
+                &key("new", TokenVariant::PLAIN),
+                token("new", 600),
+                Duration::from_secs(61),
+            );
         assert!(table.find("old", &TokenVariant::PLAIN).is_none());
         assert!(table.find("new", &TokenVariant::PLAIN).is_some());
     }
@@ -309,7 +314,9 @@ mod tests {
     #[test]
     fn scopes_that_differ_in_one_byte_hash_apart() {
         let hashes: std::collections::HashSet<u64> = (0..1_000)
-            .map(|number| ScopeHashBuilder.hash_one(format!("https://service-{number}.example/.default")))
+            .map(|number| {
+                ScopeHashBuilder.hash_one(format!("https://service-{number}.example/.default"))
+            })
             .collect();
         assert_eq!(hashes.len(), 1_000);
     }

@@ -108,7 +108,8 @@ mod tests {
     #[test]
     fn burst_is_sent_immediately_and_the_rest_evenly() {
         let origin = limiter_with_rate(20);
-        let waits: Vec<u128> = (0..8).map(|_| origin.reserve_send_time(Duration::ZERO).as_millis()).collect();
+        let waits: Vec<u128> =
+            (0..8).map(|_| origin.reserve_send_time(Duration::ZERO).as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 0, 0, 66, 133, 200]);
         assert_eq!(origin.reserve_send_time(Duration::from_secs(5)), Duration::ZERO);
     }

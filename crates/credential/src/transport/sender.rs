@@ -18,8 +18,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use zeroize::Zeroizing;
 
 use super::cool_down::CoolDowns;
-use super::retry::RetrySettings;
 use super::request_limiter::{RequestLimits, TokenRequestLimiter};
+use super::retry::RetrySettings;
 use crate::entra::error::display_url;
 use crate::metrics::{MetricsHook, NoMetrics, TokenRequestEvent};
 use crate::randomness::{SharedRandomness, SystemRandomness};
@@ -117,13 +117,24 @@ impl TokenTransport {
         );
         let (retry, cool_downs) = (retry.unwrap_or_default(), CoolDowns::default());
         let turns = TokenRequestLimiter::new(limits.unwrap_or_default());
-        let shared = TokenTransportState { pipeline, clock, randomness, retry, metrics, cool_downs, limiter: turns };
+        let shared = TokenTransportState {
+            pipeline,
+            clock,
+            randomness,
+            retry,
+            metrics,
+            cool_downs,
+            limiter: turns,
+        };
         Self { shared: Arc::new(shared) }
     }
 
     /// The same settings over `transport`, for endpoints that must be reached in a way of their
     /// own.
-    pub(crate) fn with_http_transport(mut options: TokenTransportOptions, transport: Transport) -> Self {
+    pub(crate) fn with_http_transport(
+        mut options: TokenTransportOptions,
+        transport: Transport,
+    ) -> Self {
         options.client.transport = Some(transport);
         Self::new(options)
     }
@@ -169,7 +180,10 @@ impl TokenTransport {
     /// A `Retry-After` becomes a cool-down, which everybody waits for who sends through this
     /// transport, or which fails at once whoever cannot wait so long: of the authority where it is in
     /// trouble, of the application where it is throttled, because Entra counts by application.
-    pub(crate) async fn send(&self, exchange: &dyn TokenExchange) -> Result<TokenEndpointResponse, TokenError> {
+    pub(crate) async fn send(
+        &self,
+        exchange: &dyn TokenExchange,
+    ) -> Result<TokenEndpointResponse, TokenError> {
         let started = self.shared.clock.monotonic();
         let mut attempt = 0;
         loop {
@@ -239,7 +253,11 @@ impl TokenTransport {
         Ok(place)
     }
 
-    async fn attempt(&self, exchange: &dyn TokenExchange, attempts: u32) -> Result<TokenEndpointResponse, TokenError> {
+    async fn attempt(
+        &self,
+        exchange: &dyn TokenExchange,
+        attempts: u32,
+    ) -> Result<TokenEndpointResponse, TokenError> {
         let shared = &*self.shared;
         let mut request = exchange.request();
         let asked_at = shared.clock.monotonic();
@@ -278,7 +296,12 @@ impl TokenTransport {
         }
     }
 
-    fn record_cool_down(&self, exchange: &dyn TokenExchange, response: &RawResponse, now: Duration) {
+    fn record_cool_down(
+        &self,
+        exchange: &dyn TokenExchange,
+        response: &RawResponse,
+        now: Duration,
+    ) {
         let is_throttled = response.status() == StatusCode::TooManyRequests;
         if !is_throttled && !response.status().is_server_error() {
             return;
@@ -325,7 +348,10 @@ fn application_key(endpoint: &Url, client: &str) -> String {
     format!("{endpoint} {client}")
 }
 
-fn is_outcome_retryable(exchange: &dyn TokenExchange, outcome: &Result<TokenEndpointResponse, TokenError>) -> bool {
+fn is_outcome_retryable(
+    exchange: &dyn TokenExchange,
+    outcome: &Result<TokenEndpointResponse, TokenError>,
+) -> bool {
     match outcome {
         Ok(answer) => exchange.is_retryable(&answer.response),
         Err(TokenError::TimedOut { .. }) => true,

@@ -5,7 +5,7 @@ use super::*;
 use crate::fixture::{example_with_changes, validated_cluster};
 use crate::forecast::RenewalPolicy;
 use crate::problem::ValidationProblems;
-use crate::status::{ObservedClasses, ReportAnnotation, ObservedPod, CONDITION_UNKNOWN};
+use crate::status::{CONDITION_UNKNOWN, ObservedClasses, ObservedPod, ReportAnnotation};
 use crate::templates::WorkloadTemplates;
 use crate::workload::CanaryCalls;
 
@@ -19,11 +19,15 @@ fn status_with(component: Component, ready: &str) -> HostedClusterIdentitiesStat
         reason: "AADSTS700027".to_owned(),
         ..IdentityStatus::default()
     };
-    HostedClusterIdentitiesStatus { identities: vec![identity], ..HostedClusterIdentitiesStatus::default() }
+    HostedClusterIdentitiesStatus {
+        identities: vec![identity],
+        ..HostedClusterIdentitiesStatus::default()
+    }
 }
 
 fn dependents(count: usize) -> Dependents {
-    let machine = |index| Dependent { kind: DependentKind::AzureMachine, name: format!("m-{index}") };
+    let machine =
+        |index| Dependent { kind: DependentKind::AzureMachine, name: format!("m-{index}") };
     let pool = Dependent { kind: DependentKind::NodePool, name: "workers".to_owned() };
     let there = (0..count).map(machine).chain([pool]).collect();
     Dependents { remaining: there, unlisted_kinds: Vec::new() }
@@ -56,7 +60,11 @@ fn deletion_status_with_pods(
     deletion_status(&observed, status, guests, is_forced)
 }
 
-fn deletion_status_of(status: Option<&HostedClusterIdentitiesStatus>, guests: Dependents, is_forced: bool) -> DeletionStatus {
+fn deletion_status_of(
+    status: Option<&HostedClusterIdentitiesStatus>,
+    guests: Dependents,
+    is_forced: bool,
+) -> DeletionStatus {
     deletion_status_with_pods(&[], &status.cloned().unwrap_or_default(), guests, is_forced)
 }
 
@@ -67,8 +75,13 @@ fn at(text: &str) -> Timestamp {
 #[test]
 fn every_component_except_kms_orphans_resources_in_a_scope() {
     for component in Component::ALL {
-        let parting = deletion_status_of(Some(&status_with(component, CONDITION_FALSE)), Dependents::default(), false);
-        let places: Vec<_> = parting.orphaned_resources.iter().map(|leak| leak.place.as_str()).collect();
+        let parting = deletion_status_of(
+            Some(&status_with(component, CONDITION_FALSE)),
+            Dependents::default(),
+            false,
+        );
+        let places: Vec<_> =
+            parting.orphaned_resources.iter().map(|leak| leak.place.as_str()).collect();
         let network = GROUP.replace("harbour-harbour", "harbour-vnet-harbour");
         let zone =
             format!("{GROUP}/providers/Microsoft.Network/privateDnsZones/harbour.hcp.example.com");
@@ -115,7 +128,11 @@ fn usable_credential_orphans_nothing_until_it_expires_or_fails() {
         failure: Some(failure),
         ..CanaryStatusReport::default()
     };
-    let pod = ObservedPod { is_ready: true, canary_report: ReportAnnotation::Parsed(canary), ..ObservedPod::default() };
+    let pod = ObservedPod {
+        is_ready: true,
+        canary_report: ReportAnnotation::Parsed(canary),
+        ..ObservedPod::default()
+    };
     assert!(deletion_status_with_pods(&[pod], &told, dependents(1), false).is_stuck());
 
     told.identities[0].not_after = Some(at("2026-06-01T12:00:00Z"));
@@ -134,7 +151,11 @@ fn deletion_with_working_identities_has_no_message() {
 
 #[test]
 fn broken_identity_is_named_with_its_orphaned_resources() {
-    let parting = deletion_status_of(Some(&status_with(Component::Disk, CONDITION_FALSE)), Dependents::default(), false);
+    let parting = deletion_status_of(
+        Some(&status_with(Component::Disk, CONDITION_FALSE)),
+        Dependents::default(),
+        false,
+    );
     assert_eq!(
         parting.message().unwrap(),
         format!(
@@ -146,7 +167,15 @@ fn broken_identity_is_named_with_its_orphaned_resources() {
 
 #[test]
 fn unreported_identity_does_not_count_as_broken() {
-    assert_eq!(deletion_status_of(Some(&status_with(Component::Disk, CONDITION_UNKNOWN)), Dependents::default(), false).orphaned_resources, []);
+    assert_eq!(
+        deletion_status_of(
+            Some(&status_with(Component::Disk, CONDITION_UNKNOWN)),
+            Dependents::default(),
+            false
+        )
+        .orphaned_resources,
+        []
+    );
     assert_eq!(deletion_status_of(None, Dependents::default(), false).orphaned_resources, []);
 }
 
@@ -173,7 +202,8 @@ fn stuck_deletion_is_reported_and_proceeds_when_forced() {
 #[test]
 fn unlisted_kind_blocks_deletion_unless_forced() {
     let error = "list nodepools of clusters: HTTP 403".to_owned();
-    let unlisted = UnlistedKind { kind: DependentKind::NodePool, error, hint: "see the ClusterRole" };
+    let unlisted =
+        UnlistedKind { kind: DependentKind::NodePool, error, hint: "see the ClusterRole" };
     let refused = |is_forced| {
         let guests = Dependents { remaining: Vec::new(), unlisted_kinds: vec![unlisted.clone()] };
         deletion_status_of(None, guests, is_forced)

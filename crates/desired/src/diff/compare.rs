@@ -28,7 +28,12 @@ pub(super) fn differences(live: &Value, desired: &Value) -> Vec<FieldPath> {
     found
 }
 
-fn compare_values(live: Option<&Value>, desired: &Value, path: &FieldPath, found: &mut Vec<FieldPath>) {
+fn compare_values(
+    live: Option<&Value>,
+    desired: &Value,
+    path: &FieldPath,
+    found: &mut Vec<FieldPath>,
+) {
     match (live, desired) {
         (Some(Value::Object(live)), Value::Object(desired)) => {
             for (name, value) in desired {
@@ -47,7 +52,12 @@ fn compare_values(live: Option<&Value>, desired: &Value, path: &FieldPath, found
     }
 }
 
-fn compare_list_items(live: &[Value], desired: &[Value], path: &FieldPath, found: &mut Vec<FieldPath>) {
+fn compare_list_items(
+    live: &[Value],
+    desired: &[Value],
+    path: &FieldPath,
+    found: &mut Vec<FieldPath>,
+) {
     if live.len() != desired.len() {
         found.push(path.clone());
         return;
@@ -130,7 +140,12 @@ pub(super) fn unowned_fields(live: &Value, desired: &Value, field: &str) -> Vec<
     found
 }
 
-fn collect_unowned_fields(live: &Value, desired: &Value, path: &FieldPath, found: &mut Vec<FieldPath>) {
+fn collect_unowned_fields(
+    live: &Value,
+    desired: &Value,
+    path: &FieldPath,
+    found: &mut Vec<FieldPath>,
+) {
     let (Value::Object(live), Value::Object(desired)) = (live, desired) else { return };
     for (name, value) in live {
         let path = path.child_field(name);
@@ -158,11 +173,14 @@ fn merge_applied_at(target: &mut Value, addition: &Value, path: &FieldPath) {
                 merge_applied_at(slot, value, &path.child_field(name));
             }
         }
-        (Value::Array(target), Value::Array(addition)) if map_list_keys(path, addition).is_some() => {
+        (Value::Array(target), Value::Array(addition))
+            if map_list_keys(path, addition).is_some() =>
+        {
             let keys = map_list_keys(path, addition).unwrap_or_default();
             for item in addition {
-                let twin =
-                    target.iter_mut().find(|old| keys.iter().all(|key| has_same_key(old, item, key)));
+                let twin = target
+                    .iter_mut()
+                    .find(|old| keys.iter().all(|key| has_same_key(old, item, key)));
                 match twin {
                     Some(twin) => merge_applied_at(twin, item, path),
                     None => target.push(item.clone()),

@@ -56,7 +56,9 @@ impl fmt::Display for FieldPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, segment) in self.0.iter().enumerate() {
             match segment {
-                FieldPathSegment::Field(name) if name.contains('.') => write!(formatter, "[{name}]")?,
+                FieldPathSegment::Field(name) if name.contains('.') => {
+                    write!(formatter, "[{name}]")?
+                }
                 FieldPathSegment::Field(name) if index == 0 => formatter.write_str(name)?,
                 FieldPathSegment::Field(name) => write!(formatter, ".{name}")?,
                 FieldPathSegment::Item { key, value } => write!(formatter, "[{key}={value}]")?,

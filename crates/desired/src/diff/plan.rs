@@ -1,6 +1,6 @@
 //! A plan as people read it.
 
-use super::{ObjectChange, FieldPath};
+use super::{FieldPath, ObjectChange};
 
 /// The changes as lines: what would be done to which object, and why. Objects that stay are
 /// counted.

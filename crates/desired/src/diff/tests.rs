@@ -2,7 +2,10 @@ use serde_json::{Map, json};
 
 use super::compare::merge_applied as merge;
 use super::*;
-use crate::fixture::{CONTROL_PLANE, OWNER_UID, any_changes, example_with_changes, example_inputs, desired_objects_of, validated_cluster};
+use crate::fixture::{
+    CONTROL_PLANE, OWNER_UID, any_changes, desired_objects_of, example_inputs,
+    example_with_changes, validated_cluster,
+};
 use crate::objects::{DesiredObjectInputs, ObjectWriter, desired_objects, without_ownership_marks};
 use crate::templates::WorkloadTemplates;
 use proptest::prelude::*;
@@ -80,7 +83,8 @@ impl FakeApiServer {
     }
 }
 
-const OWNED_BY_EXAMPLE: PruneScope<'_> = PruneScope::OwnedBy { cluster_label: "harbour", owner_uid: OWNER_UID };
+const OWNED_BY_EXAMPLE: PruneScope<'_> =
+    PruneScope::OwnedBy { cluster_label: "harbour", owner_uid: OWNER_UID };
 
 fn drop_empty(value: &mut Value) {
     if let Value::Object(map) = value {
@@ -138,9 +142,13 @@ fn change_after_manual_edit(name: &str, by_hand: Value) -> (Vec<String>, Vec<Str
     let objects = desired_objects_of(&example_with_changes(&[]));
     let mut server = converged_server(&objects);
     server.manual_changes.insert(key_of(&objects, name), by_hand);
-    let changes: Vec<_> =
-        diff_objects(&server.observed_objects(), &objects, OWNED_BY_EXAMPLE).into_iter().filter(ObjectChange::is_write).collect();
-    let [ObjectChange::Apply { differing_fields: why, unowned_fields: foreign, force, .. }, ..] = changes.as_slice() else {
+    let changes: Vec<_> = diff_objects(&server.observed_objects(), &objects, OWNED_BY_EXAMPLE)
+        .into_iter()
+        .filter(ObjectChange::is_write)
+        .collect();
+    let [ObjectChange::Apply { differing_fields: why, unowned_fields: foreign, force, .. }, ..] =
+        changes.as_slice()
+    else {
         panic!("{changes:?}")
     };
     (path_texts(why), path_texts(foreign), *force)
@@ -182,7 +190,9 @@ fn a_value_that_was_changed_by_hand_is_set_again_even_if_it_should_be_empty() {
     server.manual_changes.insert(class, by_hand);
     let changes = diff_objects(&server.observed_objects(), &objects, OWNED_BY_EXAMPLE);
     let writes: Vec<_> = changes.iter().filter(|change| change.is_write()).collect();
-    let [ObjectChange::Apply { differing_fields: why, .. }] = writes.as_slice() else { panic!("{writes:?}") };
+    let [ObjectChange::Apply { differing_fields: why, .. }] = writes.as_slice() else {
+        panic!("{writes:?}")
+    };
     assert_eq!(path_texts(why), ["spec.parameters.userAssignedIdentityID"]);
 }
 
@@ -213,7 +223,8 @@ fn fields_added_by_other_managers_stay() {
 
 #[test]
 fn a_foreign_key_of_a_configuration_and_a_foreign_argument_are_seen() {
-    let (why, foreign, _) = change_after_manual_edit("azure-cloud-config", json!({"data": {"extra": "eA=="}}));
+    let (why, foreign, _) =
+        change_after_manual_edit("azure-cloud-config", json!({"data": {"extra": "eA=="}}));
     assert_eq!((why.len(), foreign), (0, vec!["data.extra".to_owned()]));
     let container = json!({"name": "ingress-operator", "args": ["sleep"]});
     let spec = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
@@ -225,8 +236,10 @@ fn a_foreign_key_of_a_configuration_and_a_foreign_argument_are_seen() {
 #[test]
 fn a_label_of_a_namespace_is_never_taken_by_force() {
     let label = "pod-security.kubernetes.io/enforce";
-    let (why, _, force) =
-        change_after_manual_edit("clusters-harbour", json!({"metadata": {"labels": {label: "baseline"}}}));
+    let (why, _, force) = change_after_manual_edit(
+        "clusters-harbour",
+        json!({"metadata": {"labels": {label: "baseline"}}}),
+    );
     assert_eq!((why, force), (vec![format!("metadata.labels[{label}]")], false));
 }
 
@@ -240,7 +253,8 @@ fn object_without_ownership_labels_is_not_force_applied() {
         applied["spec"]["parameters"]["keyvaultName"] = json!("another");
     }
     let changes = server.reconcile(&objects);
-    let [ObjectChange::Apply { differing_fields: why, force: false, .. }] = changes.as_slice() else {
+    let [ObjectChange::Apply { differing_fields: why, force: false, .. }] = changes.as_slice()
+    else {
         panic!("{changes:?}")
     };
     assert!(path_texts(why).contains(&"spec.parameters.keyvaultName".to_owned()));
@@ -265,8 +279,11 @@ fn unowned_object_is_left_unchanged() {
     let mut observed = converged_server(&objects).observed_objects();
     observed.insert(name.clone(), ObservedObject::from_json(stranger).unwrap());
     let changes = diff_objects(&observed, &objects, OWNED_BY_EXAMPLE);
-    let told: Vec<_> = changes.iter().filter(|it| !matches!(it, ObjectChange::Unchanged { .. })).collect();
-    let [ObjectChange::Unowned { object, differing_fields: why }] = told.as_slice() else { panic!("{told:?}") };
+    let told: Vec<_> =
+        changes.iter().filter(|it| !matches!(it, ObjectChange::Unchanged { .. })).collect();
+    let [ObjectChange::Unowned { object, differing_fields: why }] = told.as_slice() else {
+        panic!("{told:?}")
+    };
     assert_eq!(object.key, name);
     assert!(path_texts(why).contains(&"data[cloud.conf]".to_owned()), "{why:?}");
     assert!(!told[0].is_write());
@@ -370,7 +387,9 @@ fn a_selector_with_an_empty_list_is_the_same_selector() {
     // The server stores no empty lists.
     let mut server = converged_server(&template("one"));
     let changes = server.reconcile(&template("two"));
-    let [ObjectChange::Apply { differing_fields: why, .. }] = changes.as_slice() else { panic!("{changes:?}") };
+    let [ObjectChange::Apply { differing_fields: why, .. }] = changes.as_slice() else {
+        panic!("{changes:?}")
+    };
     assert!(path_texts(why).iter().any(|path| path.ends_with("image")), "{why:?}");
 }
 
@@ -379,7 +398,11 @@ fn changed_secret_name_changes_only_objects_that_contain_it() {
     let mut server = converged_server(&desired_objects_of(&example_with_changes(&[])));
     let field = format!("{CONTROL_PLANE}/disk/credentialsSecretName");
     let renamed = desired_objects_of(&example_with_changes(&[(field, json!("another"))]));
-    insta::assert_snapshot!(format_plan(&diff_objects(&server.observed_objects(), &renamed, OWNED_BY_EXAMPLE)));
+    insta::assert_snapshot!(format_plan(&diff_objects(
+        &server.observed_objects(),
+        &renamed,
+        OWNED_BY_EXAMPLE
+    )));
     server.reconcile(&renamed);
     assert_eq!(server.reconcile(&renamed), []);
 }
@@ -388,12 +411,14 @@ fn changed_secret_name_changes_only_objects_that_contain_it() {
 fn two_operators(one: Option<&str>, other: Option<&str>) -> [Vec<DesiredObject>; 2] {
     let wire = example_with_changes(&[]);
     let templates = WorkloadTemplates::default();
-    [(one, ObjectWriter::HostedCluster), (other, ObjectWriter::ControlPlane)].map(|(reader, writer)| {
-        let vault_reader = reader.map(|text| text.parse().unwrap());
-        let inputs = DesiredObjectInputs { vault_reader, ..example_inputs(&wire, &templates) };
-        let objects = desired_objects(&validated_cluster(&wire), &inputs);
-        objects.into_iter().filter(|object| object.writer == writer).collect()
-    })
+    [(one, ObjectWriter::HostedCluster), (other, ObjectWriter::ControlPlane)].map(
+        |(reader, writer)| {
+            let vault_reader = reader.map(|text| text.parse().unwrap());
+            let inputs = DesiredObjectInputs { vault_reader, ..example_inputs(&wire, &templates) };
+            let objects = desired_objects(&validated_cluster(&wire), &inputs);
+            objects.into_iter().filter(|object| object.writer == writer).collect()
+        },
+    )
 }
 
 proptest! {

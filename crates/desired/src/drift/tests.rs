@@ -55,7 +55,10 @@ impl DriftFixture {
             class_name: CLASS.to_owned(),
             is_mounted: true,
             objects: vec![(id, format!("v{mounted}"))],
-            report: ReportAnnotation::Parsed(VolumeStatusReport { objects: vec![object], ..VolumeStatusReport::default() }),
+            report: ReportAnnotation::Parsed(VolumeStatusReport {
+                objects: vec![object],
+                ..VolumeStatusReport::default()
+            }),
             ..ObservedVolume::default()
         });
         let credential = LoadedCredential {
@@ -134,7 +137,11 @@ fn a_mount_is_stale_once_it_lasts_longer_than_a_rotation_may_take() {
     assert_eq!(found, [DriftFinding { drift: expected, since: noon() }]);
 
     let caught_up = DriftFixture::new().with_pod("a", 9, 9).with_pod("b", 9, 9);
-    assert_eq!(caught_up.find_drift(&memory), (vec![], DriftHistory::default()), "forgotten when it is over");
+    assert_eq!(
+        caught_up.find_drift(&memory),
+        (vec![], DriftHistory::default()),
+        "forgotten when it is over"
+    );
 }
 
 #[test]
@@ -216,7 +223,8 @@ fn shared_credential_is_drift_of_the_linted_cluster() {
     let world = DriftFixture::new();
     let problems: ValidationProblems = lint_shared_credentials([&other, &world.cluster]);
     let shared: Vec<_> = problems.into_iter().collect();
-    let (found, _) = DriftFixture { shared_credentials: shared, ..world }.find_drift(&DriftHistory::default());
+    let (found, _) =
+        DriftFixture { shared_credentials: shared, ..world }.find_drift(&DriftHistory::default());
     assert_eq!(found.len(), 9);
     assert!(found[0].drift.message().contains("is a credential of `clusters/another` too"));
 }
@@ -233,7 +241,10 @@ fn restart_keeps_the_start_time_of_a_finding() {
         message: finding.drift.message(),
         since: finding.since,
     });
-    let status = HostedClusterIdentitiesStatus { drift: drift.collect(), ..HostedClusterIdentitiesStatus::default() };
+    let status = HostedClusterIdentitiesStatus {
+        drift: drift.collect(),
+        ..HostedClusterIdentitiesStatus::default()
+    };
     let resumed = DriftHistory::from_status(Some(&status));
     assert_eq!(resumed, memory);
     world.now += 1.minute();
@@ -245,7 +256,8 @@ fn unavailable_kind_is_reported_once_immediately() {
     let kind = "SecretProviderClass".to_owned();
     let message = "could not watch secretproviderclasses".to_owned();
     let lacking = Drift::KindNotServed(UnavailableKind { kind, message, hint: "install the CRDs" });
-    let world = DriftFixture { unavailable_kinds: vec![lacking.clone(), lacking], ..DriftFixture::new() };
+    let world =
+        DriftFixture { unavailable_kinds: vec![lacking.clone(), lacking], ..DriftFixture::new() };
     let (found, _) = world.find_drift(&DriftHistory::default());
     let told: Vec<_> = found.iter().map(|it| (it.drift.kind(), it.drift.subject())).collect();
     assert_eq!(told, [("KindNotServed", "SecretProviderClass".to_owned())]);
@@ -268,7 +280,12 @@ fn every_drift_kind_is_listed_and_has_a_hint() {
         },
         Drift::UnexpectedObjectMounted { component: DISK, pod: text(), expected_id: text() },
         Drift::SharedCredential { field: text(), message: text() },
-        Drift::StaleMount { component: DISK, pod: text(), mounted_version: text(), newest_version: text() },
+        Drift::StaleMount {
+            component: DISK,
+            pod: text(),
+            mounted_version: text(),
+            newest_version: text(),
+        },
     ];
     assert_eq!(all.each_ref().map(Drift::kind), Drift::KINDS);
     assert!(all.iter().all(|drift| !drift.hint().is_empty() && !drift.message().is_empty()));

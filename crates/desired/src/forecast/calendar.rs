@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{TimelineEntry, RenewalMilestone};
+use super::{RenewalMilestone, TimelineEntry};
 
 /// The calendar: an event for each moment that lies ahead, and for each end that has passed.
 ///
@@ -27,7 +27,12 @@ pub fn render_icalendar(entries: &[TimelineEntry], now: Timestamp) -> String {
     lines.0
 }
 
-fn write_event(lines: &mut ICalendarWriter, entry: &TimelineEntry, moment: RenewalMilestone, (at, now): (Timestamp, Timestamp)) {
+fn write_event(
+    lines: &mut ICalendarWriter,
+    entry: &TimelineEntry,
+    moment: RenewalMilestone,
+    (at, now): (Timestamp, Timestamp),
+) {
     let TimelineEntry { namespace, cluster, component, .. } = entry;
     let uid = format!("{}.{component}.{cluster}.{namespace}@lanyard.dev", moment.name());
     let summary = format!("{}: {component} of {namespace}/{cluster}", moment.title());
@@ -57,8 +62,12 @@ fn write_event(lines: &mut ICalendarWriter, entry: &TimelineEntry, moment: Renew
 
 const fn milestone_description(moment: RenewalMilestone) -> &'static str {
     match moment {
-        RenewalMilestone::RenewFrom => "from here on a newer credential is to be expected in the vault",
-        RenewalMilestone::OverdueFrom => "if no newer credential is in use by now, its renewal is overdue",
+        RenewalMilestone::RenewFrom => {
+            "from here on a newer credential is to be expected in the vault"
+        }
+        RenewalMilestone::OverdueFrom => {
+            "if no newer credential is in use by now, its renewal is overdue"
+        }
         RenewalMilestone::LastWrite => "what is written to the vault from here on comes too late",
         RenewalMilestone::Expiry => "its credential ends",
     }

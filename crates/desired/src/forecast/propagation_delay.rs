@@ -74,7 +74,10 @@ impl RenewalPolicy {
 
 impl Default for RenewalPolicy {
     fn default() -> Self {
-        Self { propagation_delay: PropagationDelay::default(), grace_period: Self::DEFAULT_GRACE_PERIOD }
+        Self {
+            propagation_delay: PropagationDelay::default(),
+            grace_period: Self::DEFAULT_GRACE_PERIOD,
+        }
     }
 }
 

@@ -33,7 +33,10 @@ struct SimulatedRotation {
 impl SimulatedRotation {
     fn renewal_policy(&self) -> RenewalPolicy {
         let interval = Duration::from_secs(u64::try_from(self.poll_interval).unwrap());
-        RenewalPolicy { propagation_delay: PropagationDelay::for_node_plugin(interval), ..RenewalPolicy::default() }
+        RenewalPolicy {
+            propagation_delay: PropagationDelay::for_node_plugin(interval),
+            ..RenewalPolicy::default()
+        }
     }
 
     fn propagation_seconds(&self) -> i64 {
@@ -42,7 +45,11 @@ impl SimulatedRotation {
 
     fn credential_written_at(&self, written: i64) -> SimulatedCredential {
         let renewal = written + self.lifetime * self.renewal_permille / 1000;
-        SimulatedCredential { written_at: written, renew_after: renewal, not_after: written + self.lifetime }
+        SimulatedCredential {
+            written_at: written,
+            renew_after: renewal,
+            not_after: written + self.lifetime,
+        }
     }
 
     fn forecast(&self, version: SimulatedCredential, now: i64) -> RenewalForecast {
@@ -90,7 +97,12 @@ impl SimulatedRotation {
 
 /// Every verdict that an observer sees while a version is in use, looking at each moment that
 /// matters and between them.
-fn observed_states(plan: &SimulatedRotation, version: SimulatedCredential, from: i64, until: i64) -> Vec<(i64, RenewalState)> {
+fn observed_states(
+    plan: &SimulatedRotation,
+    version: SimulatedCredential,
+    from: i64,
+    until: i64,
+) -> Vec<(i64, RenewalState)> {
     let forecast = plan.forecast(version, from);
     let moments = forecast.milestones().into_iter().map(|(at, _)| seconds(at));
     let around = moments.flat_map(|moment| [moment - 1, moment, moment + 1]);
@@ -127,7 +139,8 @@ fn any_rotation() -> impl Strategy<Value = SimulatedRotation> {
         })
         // There is time for both: see the documentation of the module above.
         .prop_filter("time for a rotator and for an alarm", |plan| {
-            plan.lifetime - plan.lifetime * plan.renewal_permille / 1000 > 2 * plan.propagation_seconds() + 2
+            plan.lifetime - plan.lifetime * plan.renewal_permille / 1000
+                > 2 * plan.propagation_seconds() + 2
         })
 }
 

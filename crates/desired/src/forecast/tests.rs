@@ -20,7 +20,10 @@ fn half_time_renewal_timestamps() -> ForecastTimestamps {
 }
 
 fn hourly_poll_policy() -> RenewalPolicy {
-    RenewalPolicy { propagation_delay: PropagationDelay::for_node_plugin(Duration::from_hours(1)), ..RenewalPolicy::default() }
+    RenewalPolicy {
+        propagation_delay: PropagationDelay::for_node_plugin(Duration::from_hours(1)),
+        ..RenewalPolicy::default()
+    }
 }
 
 fn renewal_state(stamps: ForecastTimestamps, now: Timestamp) -> RenewalState {
@@ -41,7 +44,11 @@ fn credential_passes_through_every_renewal_state() {
         (day(90), RenewalState::Expired),
     ] {
         assert_eq!(renewal_state(half_time_renewal_timestamps(), from), expected, "from {from}");
-        assert!(renewal_state(half_time_renewal_timestamps(), from - 1.second()) < expected || from == day(0), "before {from}");
+        assert!(
+            renewal_state(half_time_renewal_timestamps(), from - 1.second()) < expected
+                || from == day(0),
+            "before {from}"
+        );
     }
     let forecast = forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), day(0));
     assert_eq!(forecast.renew_by, Some(day(46)));
@@ -52,9 +59,13 @@ fn credential_passes_through_every_renewal_state() {
 
 #[test]
 fn non_renewable_identity_is_too_late_before_expiry() {
-    let stamps = ForecastTimestamps { cannot_renew_after: Some(day(60)), ..half_time_renewal_timestamps() };
+    let stamps =
+        ForecastTimestamps { cannot_renew_after: Some(day(60)), ..half_time_renewal_timestamps() };
     assert_eq!(renewal_state(stamps, day(60)), RenewalState::TooLate);
-    assert_eq!(forecast_renewal(stamps, &hourly_poll_policy(), day(0)).last_write_at, Some(day(60)));
+    assert_eq!(
+        forecast_renewal(stamps, &hourly_poll_policy(), day(0)).last_write_at,
+        Some(day(60))
+    );
     // No write helps any more, and there is time for another identity.
     let told = forecast_renewal(stamps, &hourly_poll_policy(), day(60));
     assert_eq!(told.reason(), "IdentityNotRenewable");
@@ -70,12 +81,19 @@ fn non_renewable_identity_is_too_late_before_expiry() {
     assert!(overdue.contains("the identity cannot be renewed after 2026-03-02"), "{overdue}");
     let stamps = ForecastTimestamps { cannot_renew_after: None, ..stamps };
     assert_eq!(renewal_state(stamps, day(60)), RenewalState::Overdue);
-    assert_eq!(forecast_renewal(stamps, &hourly_poll_policy(), day(90) - 1.second()).reason(), "RenewalTooLate");
+    assert_eq!(
+        forecast_renewal(stamps, &hourly_poll_policy(), day(90) - 1.second()).reason(),
+        "RenewalTooLate"
+    );
 }
 
 #[test]
 fn without_a_stamp_for_it_a_renewal_is_assumed_in_the_last_fifth() {
-    let bare = ForecastTimestamps { renew_after: None, cannot_renew_after: None, ..half_time_renewal_timestamps() };
+    let bare = ForecastTimestamps {
+        renew_after: None,
+        cannot_renew_after: None,
+        ..half_time_renewal_timestamps()
+    };
     let found = forecast_renewal(bare, &hourly_poll_policy(), day(0));
     assert_eq!((found.renew_from, found.renewal_is_assumed), (Some(day(72)), true));
     let bare = ForecastTimestamps { not_before: None, ..bare };
@@ -84,7 +102,11 @@ fn without_a_stamp_for_it_a_renewal_is_assumed_in_the_last_fifth() {
 
 #[test]
 fn missing_expiry_gives_unknown_state() {
-    let found = forecast_renewal(ForecastTimestamps { not_after: None, ..half_time_renewal_timestamps() }, &hourly_poll_policy(), day(200));
+    let found = forecast_renewal(
+        ForecastTimestamps { not_after: None, ..half_time_renewal_timestamps() },
+        &hourly_poll_policy(),
+        day(200),
+    );
     assert_eq!((found.verdict, found.last_write_at), (RenewalState::Unknown, None));
     assert_eq!(found.renew_from, Some(day(45)));
     assert!(found.verdict.is_unknown() && !found.verdict.requires_action());
@@ -99,8 +121,15 @@ fn short_renewal_window_is_reported_from_its_start() {
         cannot_renew_after: None,
         not_after: Some(end),
     };
-    assert_eq!(renewal_state(short, day(0)), RenewalState::TooLate, "every write needs longer than it lives");
-    let patient = RenewalPolicy { propagation_delay: PropagationDelay::for_node_plugin(Duration::from_mins(10)), ..hourly_poll_policy() };
+    assert_eq!(
+        renewal_state(short, day(0)),
+        RenewalState::TooLate,
+        "every write needs longer than it lives"
+    );
+    let patient = RenewalPolicy {
+        propagation_delay: PropagationDelay::for_node_plugin(Duration::from_mins(10)),
+        ..hourly_poll_policy()
+    };
     let found = forecast_renewal(short, &patient, day(0));
     assert_eq!(found.overdue_from, short.renew_after);
 }
@@ -125,7 +154,8 @@ fn every_renewal_state_has_name_summary_and_hint() {
         (day(90) - 1.second(), "comes too late"),
         (day(91), "ended at 2026-04-01T00:00:00Z; next: renew"),
     ] {
-        let sentence = forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), now).summary();
+        let sentence =
+            forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), now).summary();
         assert!(sentence.contains(part), "{sentence}");
     }
     for verdict in RenewalState::ALL {
@@ -137,19 +167,32 @@ fn every_renewal_state_has_name_summary_and_hint() {
 fn summary_and_state_stay_until_the_next_change() {
     let mut now = day(-10);
     let mut seen = Vec::new();
-    while let Some(next) = forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), now).next_change_at() {
+    while let Some(next) =
+        forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), now)
+            .next_change_at()
+    {
         let (one, other) = (
             forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), now),
-            forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), next - 1.nanosecond()),
+            forecast_renewal(
+                half_time_renewal_timestamps(),
+                &hourly_poll_policy(),
+                next - 1.nanosecond(),
+            ),
         );
         assert_eq!((one.verdict, one.summary()), (other.verdict, other.summary()));
         seen.push(one.verdict);
         now = next;
     }
-    assert_eq!(seen, [RenewalState::Ok, RenewalState::RenewalDue, RenewalState::Overdue, RenewalState::TooLate]);
+    assert_eq!(
+        seen,
+        [RenewalState::Ok, RenewalState::RenewalDue, RenewalState::Overdue, RenewalState::TooLate]
+    );
 }
 
-pub(super) fn identities_of_cluster(name: &str, identities: &[(&str, ForecastTimestamps)]) -> HostedClusterIdentities {
+pub(super) fn identities_of_cluster(
+    name: &str,
+    identities: &[(&str, ForecastTimestamps)],
+) -> HostedClusterIdentities {
     let mut cluster = HostedClusterIdentities::default();
     cluster.metadata.namespace = Some("clusters".to_owned());
     cluster.metadata.name = Some(name.to_owned());
@@ -163,15 +206,24 @@ pub(super) fn identities_of_cluster(name: &str, identities: &[(&str, ForecastTim
         ..IdentityStatus::default()
     });
     let identities = identities.collect();
-    cluster.status = Some(HostedClusterIdentitiesStatus { identities, ..HostedClusterIdentitiesStatus::default() });
+    cluster.status = Some(HostedClusterIdentitiesStatus {
+        identities,
+        ..HostedClusterIdentitiesStatus::default()
+    });
     cluster
 }
 
 #[test]
 fn timeline_is_sorted_by_last_write_at() {
-    let until = |end: i64| ForecastTimestamps { not_after: Some(day(end)), ..ForecastTimestamps::default() };
+    let until = |end: i64| ForecastTimestamps {
+        not_after: Some(day(end)),
+        ..ForecastTimestamps::default()
+    };
     let clusters = [
-        identities_of_cluster("one", &[("disk", until(30)), ("file", ForecastTimestamps::default()), ("network", until(10))]),
+        identities_of_cluster(
+            "one",
+            &[("disk", until(30)), ("file", ForecastTimestamps::default()), ("network", until(10))],
+        ),
         HostedClusterIdentities { status: None, ..identities_of_cluster("two", &[]) },
         identities_of_cluster(
             "three",
@@ -203,7 +255,14 @@ fn timeline_is_sorted_by_last_write_at() {
 
 #[test]
 fn ends_within_includes_expiring_and_alarming_entries() {
-    let entry = |now| renewal_timeline(&[identities_of_cluster("one", &[("disk", half_time_renewal_timestamps())])], &hourly_poll_policy(), now).remove(0);
+    let entry = |now| {
+        renewal_timeline(
+            &[identities_of_cluster("one", &[("disk", half_time_renewal_timestamps())])],
+            &hourly_poll_policy(),
+            now,
+        )
+        .remove(0)
+    };
     assert!(!entry(day(0)).ends_within(Duration::from_hours(90 * 24 - 1)));
     assert!(entry(day(0)).ends_within(Duration::from_hours(90 * 24)));
     assert!(!entry(day(45)).ends_within(Duration::ZERO), "a renewal that is due is no alarm");
@@ -212,7 +271,12 @@ fn ends_within_includes_expiring_and_alarming_entries() {
 
 #[test]
 fn timeline_entry_serializes_with_stable_names() {
-    let entry = renewal_timeline(&[identities_of_cluster("one", &[("disk", half_time_renewal_timestamps())])], &hourly_poll_policy(), day(50)).remove(0);
+    let entry = renewal_timeline(
+        &[identities_of_cluster("one", &[("disk", half_time_renewal_timestamps())])],
+        &hourly_poll_policy(),
+        day(50),
+    )
+    .remove(0);
     let told = serde_json::to_value(&entry).unwrap();
     for (field, expected) in [
         ("namespace", "clusters"),

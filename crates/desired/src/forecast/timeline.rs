@@ -7,7 +7,10 @@ use lanyard_api::HostedClusterIdentities;
 use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use serde::Serialize;
 
-use super::{RenewalForecast, RenewalPolicy, ForecastTimestamps, RenewalState, add_saturating, forecast_renewal, forecast_identity_renewal};
+use super::{
+    ForecastTimestamps, RenewalForecast, RenewalPolicy, RenewalState, add_saturating,
+    forecast_identity_renewal, forecast_renewal,
+};
 
 /// A moment in the life of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -107,7 +110,11 @@ fn sort_key(entry: &TimelineEntry) -> impl Ord + '_ {
     (deadline.is_none(), deadline, &entry.namespace, &entry.cluster, &entry.component)
 }
 
-fn cluster_entries(cluster: &HostedClusterIdentities, policy: &RenewalPolicy, now: Timestamp) -> Vec<TimelineEntry> {
+fn cluster_entries(
+    cluster: &HostedClusterIdentities,
+    policy: &RenewalPolicy,
+    now: Timestamp,
+) -> Vec<TimelineEntry> {
     let namespace = cluster.metadata.namespace.clone().unwrap_or_default();
     let name = cluster.metadata.name.clone().unwrap_or_default();
     let entry = |identity: &IdentityStatus, forecast: RenewalForecast| TimelineEntry {
@@ -130,9 +137,10 @@ fn cluster_entries(cluster: &HostedClusterIdentities, policy: &RenewalPolicy, no
             };
             vec![entry(&nothing, forecast_renewal(ForecastTimestamps::default(), policy, now))]
         }
-        identities => {
-            identities.iter().map(|it| entry(it, forecast_identity_renewal(it, policy, now))).collect()
-        }
+        identities => identities
+            .iter()
+            .map(|it| entry(it, forecast_identity_renewal(it, policy, now)))
+            .collect(),
     }
 }
 

@@ -110,21 +110,32 @@ struct KmsPluginCloudConfig<'a> {
 }
 
 /// A Secret for every consumer that is told its path by a cloud configuration.
-pub(super) fn desired_cloud_config_secrets(cluster: &ValidatedHostedCluster, names: &RenderContext) -> Vec<Secret> {
+pub(super) fn desired_cloud_config_secrets(
+    cluster: &ValidatedHostedCluster,
+    names: &RenderContext,
+) -> Vec<Secret> {
     let mut secrets = Vec::new();
     for (component, identity) in cluster.running_components() {
         for consumer in component.consumers() {
             let path = format!("{}/{}", consumer.mount_path, identity.secret_name);
             let (name, text) = match consumer.path_source {
-                CredentialPathSource::CloudConfig { secret, .. } if KMS_LAYOUT_SECRETS.contains(&secret) => {
+                CredentialPathSource::CloudConfig { secret, .. }
+                    if KMS_LAYOUT_SECRETS.contains(&secret) =>
+                {
                     (secret, render_kms_plugin_config(cluster, &path))
                 }
-                CredentialPathSource::CloudConfig { secret, .. } => {
-                    (secret, render_cloud_provider_config(cluster, CloudConfigReader::ControllerManager, &path))
-                }
-                CredentialPathSource::StorageOperator { secret, .. } => {
-                    (secret, render_cloud_provider_config(cluster, CloudConfigReader::Storage, &path))
-                }
+                CredentialPathSource::CloudConfig { secret, .. } => (
+                    secret,
+                    render_cloud_provider_config(
+                        cluster,
+                        CloudConfigReader::ControllerManager,
+                        &path,
+                    ),
+                ),
+                CredentialPathSource::StorageOperator { secret, .. } => (
+                    secret,
+                    render_cloud_provider_config(cluster, CloudConfigReader::Storage, &path),
+                ),
                 _ => continue,
             };
             secrets.push(Secret {
@@ -142,7 +153,10 @@ pub(super) fn desired_cloud_config_secrets(cluster: &ValidatedHostedCluster, nam
 
 /// The configuration of the nodes: the only one whose managed identity extension is on, because
 /// its path is empty.
-pub(super) fn desired_worker_cloud_config(cluster: &ValidatedHostedCluster, names: &RenderContext) -> ConfigMap {
+pub(super) fn desired_worker_cloud_config(
+    cluster: &ValidatedHostedCluster,
+    names: &RenderContext,
+) -> ConfigMap {
     let text = render_cloud_provider_config(cluster, CloudConfigReader::Workers, "");
     ConfigMap {
         metadata: object_metadata(cluster, names, WORKER_CONFIG_MAP),
@@ -151,7 +165,11 @@ pub(super) fn desired_worker_cloud_config(cluster: &ValidatedHostedCluster, name
     }
 }
 
-fn render_cloud_provider_config(cluster: &ValidatedHostedCluster, reader: CloudConfigReader, path: &str) -> String {
+fn render_cloud_provider_config(
+    cluster: &ValidatedHostedCluster,
+    reader: CloudConfigReader,
+    path: &str,
+) -> String {
     let azure = &cluster.azure;
     let workers = reader == CloudConfigReader::Workers;
     let balances = reader != CloudConfigReader::Storage;
@@ -189,7 +207,8 @@ fn render_cloud_provider_config(cluster: &ValidatedHostedCluster, reader: CloudC
         load_balancer_sku: only(LOAD_BALANCER_SKU),
         disable_outbound_snat: balances,
         load_balancer_name: only(cluster.infra_id.as_str()),
-        cluster_service_load_balancer_health_probe_mode: probe.map_or("", LoadBalancerHealthProbe::mode),
+        cluster_service_load_balancer_health_probe_mode: probe
+            .map_or("", LoadBalancerHealthProbe::mode),
         cluster_service_shared_load_balancer_health_probe_path: probe_path,
         cluster_service_shared_load_balancer_health_probe_port: probe_port,
         user_assigned_identity_id: registry.map(lanyard_vocabulary::ArmResourceId::as_str),

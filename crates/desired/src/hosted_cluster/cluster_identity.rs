@@ -65,7 +65,9 @@ pub(super) fn desired_cluster_identity(
     let cloud_type = cluster.azure.cloud.cluster_identity_type()?;
     let (consumer, identity) = cluster.running_components().find_map(|(component, identity)| {
         let consumers = Component::consumers(component);
-        let consumer = consumers.iter().find(|consumer| consumer.path_source == CredentialPathSource::ClusterIdentity)?;
+        let consumer = consumers
+            .iter()
+            .find(|consumer| consumer.path_source == CredentialPathSource::ClusterIdentity)?;
         Some((consumer, identity))
     })?;
     Some(AzureClusterIdentity {

@@ -125,7 +125,9 @@ fn injected_variables(
         },
     };
     match consumer.path_source {
-        CredentialPathSource::Computed | CredentialPathSource::ClusterIdentity | CredentialPathSource::CloudConfig { .. } => Vec::new(),
+        CredentialPathSource::Computed
+        | CredentialPathSource::ClusterIdentity
+        | CredentialPathSource::CloudConfig { .. } => Vec::new(),
         CredentialPathSource::Environment { name } => {
             vec![variable(consumer.deployment, consumer.container, name, &path)]
         }

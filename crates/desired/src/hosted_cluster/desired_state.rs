@@ -2,15 +2,18 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use lanyard_api::parameters::{IdentityMode, ProviderParameters};
-use lanyard_api::{VaultObjectEntry, SecretProviderClass};
+use lanyard_api::{SecretProviderClass, VaultObjectEntry};
 use lanyard_vocabulary::Component;
 use lanyard_vocabulary::component::{Consumer, CredentialPathSource};
 
-use super::cloud_config::{CLOUD_CONFIG_KEY, CREDENTIAL_PATH_KEY, desired_cloud_config_secrets, desired_worker_cloud_config};
+use super::cloud_config::{
+    CLOUD_CONFIG_KEY, CREDENTIAL_PATH_KEY, desired_cloud_config_secrets,
+    desired_worker_cloud_config,
+};
 use super::cluster_identity::{AzureClusterIdentity, desired_cluster_identity};
-use super::render_context::{RenderContext, object_metadata};
-use super::network_secret::desired_network_secret;
 use super::credential_injection::{CredentialInjection, desired_injection};
+use super::network_secret::desired_network_secret;
+use super::render_context::{RenderContext, object_metadata};
 use super::{ControlPlaneIdentity, ValidatedHostedCluster};
 
 #[cfg(test)]
@@ -72,7 +75,10 @@ fn desired_class(
         tenant: cluster.vault.tenant.0.clone(),
         cloud: Some(cluster.azure.cloud).filter(|cloud| cloud.provider_name().is_some()),
         cloud_env_file: None,
-        objects: vec![VaultObjectEntry::secret(identity.secret_name.clone(), Some(identity.encoding))],
+        objects: vec![VaultObjectEntry::secret(
+            identity.secret_name.clone(),
+            Some(identity.encoding),
+        )],
     };
     let name = component.definition().secret_provider_class;
     SecretProviderClass::for_azure(object_metadata(cluster, names, name), &parameters)
@@ -87,7 +93,11 @@ impl DesiredState {
     }
 
     /// The wiring of a consumer, if its component runs.
-    pub fn injection_for(&self, component: Component, consumer: &Consumer) -> Option<&CredentialInjection> {
+    pub fn injection_for(
+        &self,
+        component: Component,
+        consumer: &Consumer,
+    ) -> Option<&CredentialInjection> {
         self.credential_injections
             .iter()
             .find(|wiring| wiring.component == component && wiring.consumer == *consumer)
@@ -95,24 +105,36 @@ impl DesiredState {
 
     /// The path of the credential file that a consumer is told, read out of the object through
     /// which it is told; nothing where the component does not run or is not told.
-    pub fn configured_credential_path(&self, component: Component, consumer: &Consumer) -> Option<String> {
+    pub fn configured_credential_path(
+        &self,
+        component: Component,
+        consumer: &Consumer,
+    ) -> Option<String> {
         let wiring = self.injection_for(component, consumer)?;
         match consumer.path_source {
-            CredentialPathSource::Computed => Some(format!("{}/{}", consumer.mount_path, wiring.secret_name)),
+            CredentialPathSource::Computed => {
+                Some(format!("{}/{}", consumer.mount_path, wiring.secret_name))
+            }
             CredentialPathSource::ClusterIdentity => {
                 let identity = self.cluster_identity.as_ref()?;
                 Some(identity.spec.user_assigned_identity_credentials_path.clone())
             }
-            CredentialPathSource::CloudConfig { secret, .. } | CredentialPathSource::StorageOperator { secret, .. } => {
+            CredentialPathSource::CloudConfig { secret, .. }
+            | CredentialPathSource::StorageOperator { secret, .. } => {
                 self.credential_path_in_cloud_config(secret)
             }
-            CredentialPathSource::Environment { name } | CredentialPathSource::Rendered { name, .. } => wiring.variable_value(name),
+            CredentialPathSource::Environment { name }
+            | CredentialPathSource::Rendered { name, .. } => wiring.variable_value(name),
         }
     }
 
     /// The path of the file that the consumer's volume provides: the mount, and the file that the
     /// volume's class names.
-    pub fn mounted_credential_path(&self, component: Component, consumer: &Consumer) -> Option<String> {
+    pub fn mounted_credential_path(
+        &self,
+        component: Component,
+        consumer: &Consumer,
+    ) -> Option<String> {
         let wiring = self.injection_for(component, consumer)?;
         let class = self.secret_provider_class(wiring.class_name()?)?;
         let parameters = class.parse_parameters().ok()?;

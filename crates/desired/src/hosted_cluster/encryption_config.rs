@@ -11,7 +11,7 @@ use lanyard_api::HostedCluster;
 use serde_json::Value;
 
 use super::render_context::{RenderContext, object_metadata};
-use super::{KmsEncryption, EncryptionKey, ValidatedHostedCluster};
+use super::{EncryptionKey, KmsEncryption, ValidatedHostedCluster};
 use crate::hash::{fnv1a, go_json_string};
 
 #[cfg(test)]
@@ -152,7 +152,8 @@ pub(crate) fn with_key_roles(
     if let (Some(encryption), Some(status)) = (&mut cluster.encryption, status)
         && let Some(known) = read_status_key(status, "activeKey")
     {
-        let target = read_status_key(status, "targetKey").unwrap_or_else(|| encryption.active_key.clone());
+        let target =
+            read_status_key(status, "targetKey").unwrap_or_else(|| encryption.active_key.clone());
         let (active, backup) = if target == known {
             (known, None)
         } else if is_promoted(status) {

@@ -23,8 +23,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::encryption_config::{ENCRYPTION_CONFIG_KEY, is_promoted, read_status_key};
-use super::{KmsEncryption, EncryptionKey, ValidatedHostedCluster};
-use crate::problem::{ValidationProblem, ProblemSeverity};
+use super::{EncryptionKey, KmsEncryption, ValidatedHostedCluster};
+use crate::problem::{ProblemSeverity, ValidationProblem};
 
 #[cfg(test)]
 mod tests;
@@ -88,7 +88,9 @@ pub fn next_key_rotation_step(
 ) -> KeyRotationStep {
     let Some(encryption) = &cluster.encryption else { return KeyRotationStep::Unchanged };
     let spec = &encryption.active_key;
-    let Some((status, known)) = key_record(wire) else { return first_key_record(encryption, evidence) };
+    let Some((status, known)) = key_record(wire) else {
+        return first_key_record(encryption, evidence);
+    };
     let rotation = |target| KeyRotation { from: &known, to: target, status, now: evidence.now };
     match read_status_key(status, "targetKey") {
         Some(_) if is_promoted(status) => KeyRotationStep::Unchanged,
@@ -207,7 +209,10 @@ fn key_record(wire: &HostedCluster) -> Option<(&Value, EncryptionKey)> {
 }
 
 /// Nothing is recorded yet: what writes now is, whatever the spec became meanwhile.
-fn first_key_record(encryption: &KmsEncryption, evidence: &KeyRotationInputs<'_>) -> KeyRotationStep {
+fn first_key_record(
+    encryption: &KmsEncryption,
+    evidence: &KeyRotationInputs<'_>,
+) -> KeyRotationStep {
     let active = &encryption.active_key;
     let backup = encryption.backup_key.as_ref().filter(|backup| *backup != active);
     let writes = |key: &EncryptionKey| match evidence.configured_providers {
@@ -218,7 +223,8 @@ fn first_key_record(encryption: &KmsEncryption, evidence: &KeyRotationInputs<'_>
         let keys = [Some(active), backup].into_iter().flatten();
         keys.into_iter().any(|key| provider == encryption.provider_name(key))
     };
-    let mut readers = evidence.configured_providers.into_iter().flat_map(|configured| &configured.readers);
+    let mut readers =
+        evidence.configured_providers.into_iter().flat_map(|configured| &configured.readers);
     let forgotten = readers.find(|reader| !is_named(reader.as_str()));
     let status = match backup {
         _ if !writes(active) && !backup.is_some_and(writes) => {
@@ -235,10 +241,18 @@ fn first_key_record(encryption: &KmsEncryption, evidence: &KeyRotationInputs<'_>
     };
     let message = "the key that encrypts is recorded in `status.secretEncryption`, so that a change of it keeps the old one".to_owned();
     let is_needed = !writes(active);
-    KeyRotationStep::Record { status, reason: "EncryptionKeyRecorded", message, is_required: is_needed }
+    KeyRotationStep::Record {
+        status,
+        reason: "EncryptionKeyRecorded",
+        message,
+        is_required: is_needed,
+    }
 }
 
-fn unknown_writer(active: &EncryptionKey, configured: Option<&ConfiguredProviders>) -> KeyRotationStep {
+fn unknown_writer(
+    active: &EncryptionKey,
+    configured: Option<&ConfiguredProviders>,
+) -> KeyRotationStep {
     let writer = configured.map(|it| it.writer.as_str()).filter(|writer| !writer.is_empty());
     let writer = writer.unwrap_or("a provider that is not known");
     would_lose_key(
@@ -285,7 +299,12 @@ impl KeyRotation<'_> {
             "the rotation from {} to {} begins: every API server learns to read the new key",
             self.from, self.to
         );
-        self.record_new_entry(READ_ONLY_DEPLOY_STATE, history, "EncryptionKeyRotationBegan", message)
+        self.record_new_entry(
+            READ_ONLY_DEPLOY_STATE,
+            history,
+            "EncryptionKeyRotationBegan",
+            message,
+        )
     }
 
     /// Nothing was written with the key that was to come, so another one may take its place.
@@ -302,7 +321,12 @@ impl KeyRotation<'_> {
             return KeyRotationStep::Record { status, reason, message, is_required: false };
         }
         let message = format!("{} takes the place of {target}, which wrote nothing", self.to);
-        self.record_new_entry(READ_ONLY_DEPLOY_STATE, history, "EncryptionKeyRotationBegan", message)
+        self.record_new_entry(
+            READ_ONLY_DEPLOY_STATE,
+            history,
+            "EncryptionKeyRotationBegan",
+            message,
+        )
     }
 
     /// Every API server reads the new key: now it writes.
@@ -337,7 +361,12 @@ impl KeyRotation<'_> {
     }
 
     /// With this history, and both keys as they are.
-    fn record_status(self, history: Vec<Value>, reason: &'static str, message: String) -> KeyRotationStep {
+    fn record_status(
+        self,
+        history: Vec<Value>,
+        reason: &'static str,
+        message: String,
+    ) -> KeyRotationStep {
         let status = json!({
             "activeKey": status_key(self.from),
             "targetKey": status_key(self.to),

@@ -12,7 +12,10 @@ use super::render_context::{RenderContext, object_metadata};
 pub const NETWORK_SECRET: &str = "cloud-network-config-controller-creds";
 
 /// It holds places and no credential; the credential comes by the CSI volume.
-pub(super) fn desired_network_secret(cluster: &ValidatedHostedCluster, names: &RenderContext) -> Secret {
+pub(super) fn desired_network_secret(
+    cluster: &ValidatedHostedCluster,
+    names: &RenderContext,
+) -> Secret {
     let azure = &cluster.azure;
     let values = [
         ("azure_region", azure.location.clone()),

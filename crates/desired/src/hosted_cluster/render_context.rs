@@ -20,7 +20,11 @@ pub struct RenderContext {
 }
 
 /// Name, place, owner and the way back to the cluster.
-pub(super) fn object_metadata(cluster: &ValidatedHostedCluster, names: &RenderContext, name: &str) -> ObjectMeta {
+pub(super) fn object_metadata(
+    cluster: &ValidatedHostedCluster,
+    names: &RenderContext,
+    name: &str,
+) -> ObjectMeta {
     let annotation = (HostedCluster::CLUSTER_ANNOTATION.to_owned(), cluster.namespaced_name());
     ObjectMeta {
         name: Some(name.to_owned()),

@@ -84,7 +84,8 @@ mod tests {
     #[test]
     fn the_same_name_in_another_vault_is_another_credential() {
         let vault = format!("{CONTROL_PLANE}/managedIdentitiesKeyVault/name");
-        let (one, two) = (example_named("one", &[]), example_named("two", &[(vault, json!("another"))]));
+        let (one, two) =
+            (example_named("one", &[]), example_named("two", &[(vault, json!("another"))]));
         assert_eq!(lint_shared_credentials([&one, &two]), ValidationProblems::default());
         assert_eq!(lint_shared_credentials([&one, &one]), ValidationProblems::default());
     }

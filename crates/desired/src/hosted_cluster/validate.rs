@@ -15,7 +15,7 @@ use lanyard_api::{HostedCluster, ReadHostedClusterError};
 use lanyard_vocabulary::InfraId;
 
 use super::{
-    ClusterTenant, LoadBalancerHealthProbe, CredentialVault, ValidatedHostedCluster, VaultTenant,
+    ClusterTenant, CredentialVault, LoadBalancerHealthProbe, ValidatedHostedCluster, VaultTenant,
     control_plane_namespace,
 };
 use crate::problem::ValidationProblems;
@@ -24,8 +24,8 @@ mod authentication;
 mod checker;
 mod encryption;
 mod identity;
-mod platform;
 mod placement;
+mod platform;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -68,14 +68,19 @@ pub fn validate(wire: &HostedCluster) -> Result<ValidatedWithLints, HostedCluste
     }
 }
 
-fn validate_managed_cluster(wire: &HostedCluster) -> Result<ValidatedWithLints, ValidationProblems> {
+fn validate_managed_cluster(
+    wire: &HostedCluster,
+) -> Result<ValidatedWithLints, ValidationProblems> {
     let mut checker = FieldChecker { problems: validate_schema(wire) };
     let spec = wire.spec.clone().unwrap_or_default();
     let metadata = check_metadata(&mut checker, wire);
     let infra_id = check_infra_id(&mut checker, &spec);
     let issuer_url = check_issuer_url(&mut checker, &spec);
-    let Some(azure) = check_azure_platform(&mut checker, &spec) else { return Err(checker.problems) };
-    let placement = placement::check_placement(&mut checker, &azure, health_probe_annotations(wire));
+    let Some(azure) = check_azure_platform(&mut checker, &spec) else {
+        return Err(checker.problems);
+    };
+    let placement =
+        placement::check_placement(&mut checker, &azure, health_probe_annotations(wire));
     let authentication = authentication::check_authentication(&mut checker, &azure, &spec);
     let encryption = encryption::check_encryption(&mut checker, &spec);
     let (encryption, kms) = encryption.unzip();
@@ -166,7 +171,9 @@ pub fn parse_hosted_cluster(text: &str) -> Result<ParsedHostedCluster, ParseHost
             let lints = unquoted.into_iter().chain(validated.lints).collect();
             Ok(ParsedHostedCluster { wire, hosted_cluster: validated.hosted_cluster, lints })
         }
-        Err(HostedClusterValidationError::UnsupportedPlatform(kind)) => Err(ParseHostedClusterError::UnsupportedPlatform(kind)),
+        Err(HostedClusterValidationError::UnsupportedPlatform(kind)) => {
+            Err(ParseHostedClusterError::UnsupportedPlatform(kind))
+        }
         Err(HostedClusterValidationError::Invalid(problems)) => {
             let problems = unquoted.into_iter().chain(problems).collect();
             Err(ParseHostedClusterError::Invalid(problems))
@@ -236,17 +243,22 @@ fn is_https(text: &str) -> bool {
 }
 
 /// The Azure platform of a cluster that is not on another one.
-fn check_azure_platform(checker: &mut FieldChecker, spec: &HostedClusterSpec) -> Option<AzurePlatform> {
+fn check_azure_platform(
+    checker: &mut FieldChecker,
+    spec: &HostedClusterSpec,
+) -> Option<AzurePlatform> {
     let platform = spec.platform.as_ref()?;
     let field = "spec.platform.type";
     match platform.platform_type.as_deref() {
         Some("") => checker.problems.error(field, "Required value"),
         // The schema takes it, and HyperShift would take it for another platform.
-        Some(misspelled) if misspelled != platform::AZURE_PLATFORM_TYPE => checker.problems.error_with_hint(
-            field,
-            format!("`{misspelled}` is not a platform; `{}` is", platform::AZURE_PLATFORM_TYPE),
-            format!("write `{}`", platform::AZURE_PLATFORM_TYPE),
-        ),
+        Some(misspelled) if misspelled != platform::AZURE_PLATFORM_TYPE => {
+            checker.problems.error_with_hint(
+                field,
+                format!("`{misspelled}` is not a platform; `{}` is", platform::AZURE_PLATFORM_TYPE),
+                format!("write `{}`", platform::AZURE_PLATFORM_TYPE),
+            )
+        }
         _ => {}
     }
     checker.check_required(AZURE, platform.azure.clone())

@@ -5,14 +5,14 @@ use lanyard_vocabulary::Component;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::inputs::{DesiredObjectInputs, OperatorMode, ControlPlaneOwner};
+use super::inputs::{ControlPlaneOwner, DesiredObjectInputs, OperatorMode};
 use super::ownership_marks::{add_ownership_marks, set_desired_state_hash};
-use super::{DesiredObject, ObjectKey, ApplyStep, ObjectWriter, control_plane};
+use super::{ApplyStep, DesiredObject, ObjectKey, ObjectWriter, control_plane};
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::hosted_cluster::desired_state::{DesiredState, desired_state};
 use crate::hosted_cluster::encryption_config::{desired_encryption_config, with_key_roles};
-use crate::hosted_cluster::render_context::RenderContext;
 use crate::hosted_cluster::network_secret::NETWORK_SECRET;
+use crate::hosted_cluster::render_context::RenderContext;
 use crate::workload::desired_workloads;
 
 /// The deployments that the writer of HostedClusters writes; the other one writes all others.
@@ -81,14 +81,21 @@ struct DesiredObjectsBuilder<'a> {
 
 impl DesiredObjectsBuilder<'_> {
     /// What the control plane owns.
-    fn add_owned_objects(&mut self, cluster: &ValidatedHostedCluster, inputs: &DesiredObjectInputs<'_>) {
-        let names =
-            RenderContext { vault_reader: inputs.vault_reader, owner: inputs.owner.owner_reference(cluster) };
+    fn add_owned_objects(
+        &mut self,
+        cluster: &ValidatedHostedCluster,
+        inputs: &DesiredObjectInputs<'_>,
+    ) {
+        let names = RenderContext {
+            vault_reader: inputs.vault_reader,
+            owner: inputs.owner.owner_reference(cluster),
+        };
         let owners = to_value(&names.owner.iter().collect::<Vec<_>>());
         let desired = desired_state(cluster, &names);
-        for mut value in
-            [control_plane::canary_service_account(cluster), control_plane::canary_role_binding(cluster)]
-        {
+        for mut value in [
+            control_plane::canary_service_account(cluster),
+            control_plane::canary_role_binding(cluster),
+        ] {
             value["metadata"]["ownerReferences"] = owners.clone();
             self.add_object(ObjectWriter::HostedCluster, ApplyStep::Access, value);
         }
@@ -107,7 +114,11 @@ impl DesiredObjectsBuilder<'_> {
             self.add_object(writer, ApplyStep::Configuration, to_value(secret));
         }
         if let Some(identity) = &desired.cluster_identity {
-            self.add_object(ObjectWriter::HostedCluster, ApplyStep::Configuration, to_value(identity));
+            self.add_object(
+                ObjectWriter::HostedCluster,
+                ApplyStep::Configuration,
+                to_value(identity),
+            );
         }
         let workloads = desired_workloads(cluster, &desired, encryption_config.as_ref(), inputs);
         for (name, mut value) in workloads {
@@ -128,7 +139,9 @@ impl DesiredObjectsBuilder<'_> {
         let writers = class_writers(component);
         let shared = writers.len() > 1;
         for writer in writers {
-            let Some(mut object) = self.build_object(writer, ApplyStep::Configuration, to_value(class)) else {
+            let Some(mut object) =
+                self.build_object(writer, ApplyStep::Configuration, to_value(class))
+            else {
                 continue;
             };
             object.keeps_live_vault_reader = shared && writer == ObjectWriter::ControlPlane;
@@ -146,7 +159,12 @@ impl DesiredObjectsBuilder<'_> {
         }
     }
 
-    fn build_object(&self, writer: ObjectWriter, step: ApplyStep, mut value: Value) -> Option<DesiredObject> {
+    fn build_object(
+        &self,
+        writer: ObjectWriter,
+        step: ApplyStep,
+        mut value: Value,
+    ) -> Option<DesiredObject> {
         add_ownership_marks(&mut value, self.cluster);
         let key = ObjectKey::from_json(&value)?;
         Some(DesiredObject { key, writer, step, value, keeps_live_vault_reader: false })

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::inputs::DesiredObjectInputs;
 use crate::hosted_cluster::ValidatedHostedCluster;
-use crate::workload::{CANARY_SERVICE_ACCOUNT, CANARY_CLUSTER_ROLE};
+use crate::workload::{CANARY_CLUSTER_ROLE, CANARY_SERVICE_ACCOUNT};
 
 /// Annotation of a HostedCluster: the pod security standard of the control plane's namespace.
 const POD_SECURITY_ANNOTATION: &str =
@@ -29,7 +29,10 @@ fn copied_annotations(wire: &HostedCluster, keys: &[&str]) -> Map<String, Value>
     keys.iter().filter_map(|key| Some(((*key).to_owned(), value(key)?))).collect()
 }
 
-pub(super) fn desired_namespace(cluster: &ValidatedHostedCluster, inputs: &DesiredObjectInputs<'_>) -> Value {
+pub(super) fn desired_namespace(
+    cluster: &ValidatedHostedCluster,
+    inputs: &DesiredObjectInputs<'_>,
+) -> Value {
     let chosen = copied_annotations(inputs.wire, &[POD_SECURITY_ANNOTATION]);
     let standard = chosen
         .get(POD_SECURITY_ANNOTATION)

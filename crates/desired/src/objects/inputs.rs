@@ -73,7 +73,10 @@ impl ControlPlaneOwner {
         }
     }
 
-    pub(super) fn owner_reference(&self, cluster: &ValidatedHostedCluster) -> Option<OwnerReference> {
+    pub(super) fn owner_reference(
+        &self,
+        cluster: &ValidatedHostedCluster,
+    ) -> Option<OwnerReference> {
         let uid = match self {
             Self::Absent => return None,
             Self::Known(uid) => uid.clone(),

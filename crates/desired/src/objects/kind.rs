@@ -67,15 +67,20 @@ const HOSTED_CONTROL_PLANE: KindInfo = namespaced_kind(
 );
 const SERVICE_ACCOUNT: KindInfo =
     namespaced_kind("v1", "ServiceAccount", "serviceaccounts", HOSTED_CLUSTER_WRITER);
-const ROLE_BINDING: KindInfo =
-    namespaced_kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", HOSTED_CLUSTER_WRITER);
+const ROLE_BINDING: KindInfo = namespaced_kind(
+    "rbac.authorization.k8s.io/v1",
+    "RoleBinding",
+    "rolebindings",
+    HOSTED_CLUSTER_WRITER,
+);
 const SECRET_PROVIDER_CLASS: KindInfo = namespaced_kind(
     lanyard_api::SecretProviderClass::API_VERSION,
     lanyard_api::SecretProviderClass::KIND,
     "secretproviderclasses",
     BOTH_WRITERS,
 );
-const CONFIG_MAP: KindInfo = namespaced_kind("v1", "ConfigMap", "configmaps", &[ObjectWriter::ControlPlane]);
+const CONFIG_MAP: KindInfo =
+    namespaced_kind("v1", "ConfigMap", "configmaps", &[ObjectWriter::ControlPlane]);
 const SECRET: KindInfo = namespaced_kind("v1", "Secret", "secrets", BOTH_WRITERS);
 const AZURE_CLUSTER_IDENTITY: KindInfo = namespaced_kind(
     crate::hosted_cluster::cluster_identity::AzureClusterIdentity::API_VERSION,

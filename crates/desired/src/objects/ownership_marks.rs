@@ -54,11 +54,17 @@ fn remove_ownership_marks(metadata: &mut Value) {
 
 /// Adds the labels and the way back to the cluster.
 pub(super) fn add_ownership_marks(object: &mut Value, cluster: &ValidatedHostedCluster) {
-    let labels = [(MANAGED_BY_LABEL, MANAGED_BY_VALUE), (CLUSTER_LABEL, &cluster_label(&cluster.name))];
+    let labels =
+        [(MANAGED_BY_LABEL, MANAGED_BY_VALUE), (CLUSTER_LABEL, &cluster_label(&cluster.name))];
     for (key, value) in labels {
         set_metadata_entry(object, "labels", key, value);
     }
-    set_metadata_entry(object, "annotations", HostedCluster::CLUSTER_ANNOTATION, &cluster.namespaced_name());
+    set_metadata_entry(
+        object,
+        "annotations",
+        HostedCluster::CLUSTER_ANNOTATION,
+        &cluster.namespaced_name(),
+    );
 }
 
 /// Adds the hash of the [`without_ownership_marks`].

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::fixture::{
-    AZURE, KMS, OWNER_UID, example_with_changes, example_json, example_inputs, desired_objects_of, validated_cluster, parse_hosted_cluster_json as wire_of,
+    AZURE, KMS, OWNER_UID, desired_objects_of, example_inputs, example_json, example_with_changes,
+    parse_hosted_cluster_json as wire_of, validated_cluster,
 };
 use crate::hash::DESIRED_STATE_HASH_ANNOTATION;
 use crate::templates::WorkloadTemplates;
@@ -61,13 +62,19 @@ fn every_object_leads_back_to_its_cluster_and_belongs_to_its_control_plane() {
 fn only_namespace_and_control_plane_are_desired_without_owner() {
     let wire = example_with_changes(&[]);
     let templates = WorkloadTemplates::default();
-    let waiting = DesiredObjectInputs { owner: ControlPlaneOwner::Absent, ..example_inputs(&wire, &templates) };
+    let waiting = DesiredObjectInputs {
+        owner: ControlPlaneOwner::Absent,
+        ..example_inputs(&wire, &templates)
+    };
     let objects = desired_objects(&validated_cluster(&wire), &waiting);
     assert_eq!(
         key_texts(&objects),
         ["Namespace clusters-harbour", "HostedControlPlane clusters-harbour/harbour"]
     );
-    let identities = DesiredObjectInputs { mode: OperatorMode::IdentityOnly, ..example_inputs(&wire, &templates) };
+    let identities = DesiredObjectInputs {
+        mode: OperatorMode::IdentityOnly,
+        ..example_inputs(&wire, &templates)
+    };
     assert_eq!(desired_objects(&validated_cluster(&wire), &identities), []);
 }
 
@@ -101,8 +108,10 @@ fn the_namespace_has_the_resource_id_and_keeps_the_standard_that_its_pods_keep()
         }
         let wire = wire_of(example);
         let templates = WorkloadTemplates::parse(templates).unwrap();
-        let objects = desired_objects(&validated_cluster(&wire), &example_inputs(&wire, &templates));
-        let namespace = find_object(&objects, OwnedKind::Namespace, "clusters-harbour").value.clone();
+        let objects =
+            desired_objects(&validated_cluster(&wire), &example_inputs(&wire, &templates));
+        let namespace =
+            find_object(&objects, OwnedKind::Namespace, "clusters-harbour").value.clone();
         let id = &namespace["metadata"]["annotations"]["azure.microsoft.com/hcp-cluster-azure-resource-id"];
         assert!(id.as_str().unwrap().ends_with("/hcpOpenShiftClusters/harbour"));
         namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].clone()
@@ -133,7 +142,10 @@ fn kms_class_is_equal_for_both_writers_and_hashed_once() {
     let classes: Vec<_> =
         objects.iter().filter(|object| object.key.name == "managed-azure-kms").collect();
     let [one, other] = classes.as_slice() else { panic!("{} classes", classes.len()) };
-    assert_eq!((one.writer, other.writer), (ObjectWriter::HostedCluster, ObjectWriter::ControlPlane));
+    assert_eq!(
+        (one.writer, other.writer),
+        (ObjectWriter::HostedCluster, ObjectWriter::ControlPlane)
+    );
     let mut marked = other.value.clone();
     let annotations = marked["metadata"]["annotations"].as_object_mut().unwrap();
     assert!(annotations.remove(DESIRED_STATE_HASH_ANNOTATION).is_some());

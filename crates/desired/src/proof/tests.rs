@@ -15,7 +15,11 @@ fn format_call(call: &ProofCall) -> String {
 
 fn format_calls(cluster: &ValidatedHostedCluster) -> String {
     let lines = desired_proof_calls(cluster).into_iter().map(|(component, calls)| {
-        format!("{component}\n  + {}\n  - {}", format_call(&calls.granted), format_call(&calls.refused))
+        format!(
+            "{component}\n  + {}\n  - {}",
+            format_call(&calls.granted),
+            format_call(&calls.refused)
+        )
     });
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -55,7 +59,8 @@ fn granted_and_refused_calls_need_different_permissions() {
 
 #[test]
 fn ingress_without_dns_zone_uses_another_secret_as_refused_call() {
-    let cluster = validated_cluster(&example_with_changes(&[("/spec/dns".to_owned(), Value::Null)]));
+    let cluster =
+        validated_cluster(&example_with_changes(&[("/spec/dns".to_owned(), Value::Null)]));
     let refused = &desired_proof_calls(&cluster)[&Component::Ingress].refused;
     let own = &cluster.identities[&Component::Ingress].secret_name;
     match &refused.target {
@@ -69,7 +74,10 @@ fn ingress_without_dns_zone_uses_another_secret_as_refused_call() {
 
 #[test]
 fn a_component_that_does_not_run_proves_nothing() {
-    let cluster = validated_cluster(&example_with_changes(&[("/spec/secretEncryption".to_owned(), Value::Null)]));
+    let cluster = validated_cluster(&example_with_changes(&[(
+        "/spec/secretEncryption".to_owned(),
+        Value::Null,
+    )]));
     let proofs = desired_proof_calls(&cluster);
     assert_eq!(proofs.len(), 8);
     assert!(!proofs.contains_key(&Component::Kms));

@@ -3,9 +3,10 @@ use serde_json::json;
 
 use super::*;
 use crate::fixture::{
-    AZURE, CONTROL_PLANE, EXAMPLE_YAML, example_with_changes, desired_state_of, example_inputs, desired_objects_of, validated_cluster,
+    AZURE, CONTROL_PLANE, EXAMPLE_YAML, desired_objects_of, desired_state_of, example_inputs,
+    example_with_changes, validated_cluster,
 };
-use crate::objects::{DesiredObjectInputs, ControlPlaneOwner, desired_objects};
+use crate::objects::{ControlPlaneOwner, DesiredObjectInputs, desired_objects};
 use crate::templates::WorkloadTemplates;
 
 fn rendered_files(objects: &[DesiredObject]) -> Vec<RenderedFile> {
@@ -21,7 +22,10 @@ fn parsed_file(files: &[RenderedFile], name: &str) -> Value {
 fn the_example_as_files() {
     let wire = example_with_changes(&[]);
     let templates = WorkloadTemplates::default();
-    let inputs = DesiredObjectInputs { owner: ControlPlaneOwner::WithoutUid, ..example_inputs(&wire, &templates) };
+    let inputs = DesiredObjectInputs {
+        owner: ControlPlaneOwner::WithoutUid,
+        ..example_inputs(&wire, &templates)
+    };
     let files = rendered_files(&desired_objects(&validated_cluster(&wire), &inputs));
     let text: Vec<_> = files.iter().map(|file| format!("# {}\n{}", file.name, file.text)).collect();
     insta::assert_snapshot!(text.join("---\n"));
@@ -36,7 +40,8 @@ fn texts_that_look_like_something_else_stay_texts() {
             (format!("{AZURE}/location"), json!("1e5")),
             (format!("{AZURE}/resourceGroup"), json!("0644")),
         ]);
-        let (desired, files) = (desired_state_of(&wire), rendered_files(&desired_objects_of(&wire)));
+        let (desired, files) =
+            (desired_state_of(&wire), rendered_files(&desired_objects_of(&wire)));
         let class = parsed_file(&files, "secretproviderclass-managed-azure-ingress.yaml");
         let parameters = &class["spec"]["parameters"];
         assert_eq!(parameters["usePodIdentity"], "false");
@@ -79,7 +84,10 @@ fn every_file_parses_to_the_desired_object() {
 #[test]
 fn file_names_are_distinct_and_in_order() {
     let wire = example_with_changes(&[]);
-    for files in [rendered_files(&desired_objects_of(&wire)), render_deployment_patches(&desired_state_of(&wire)).unwrap()] {
+    for files in [
+        rendered_files(&desired_objects_of(&wire)),
+        render_deployment_patches(&desired_state_of(&wire)).unwrap(),
+    ] {
         assert!(files.is_sorted_by(|one, two| one.name < two.name));
         assert!(files.iter().all(|file| file.text.ends_with('\n')));
     }

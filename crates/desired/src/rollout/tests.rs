@@ -2,12 +2,16 @@ use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{CONTROL_PLANE, KMS, example_with_changes, example_inputs, validated_cluster};
+use crate::fixture::{CONTROL_PLANE, KMS, example_inputs, example_with_changes, validated_cluster};
 use crate::objects::{DesiredObjectInputs, OwnedKind, desired_objects};
 use crate::templates::WorkloadTemplates;
 
 /// The pods that start anew when a cluster changes, by what is rendered.
-fn restarted_deployments(changes: &[(String, Value)], reader: bool, refresh: VolumeRefresh) -> Vec<String> {
+fn restarted_deployments(
+    changes: &[(String, Value)],
+    reader: bool,
+    refresh: VolumeRefresh,
+) -> Vec<String> {
     let templates = WorkloadTemplates::default();
     let pods = |changes: &[(String, Value)], reader: bool| {
         let wire = example_with_changes(changes);
@@ -53,12 +57,20 @@ fn changed_secret_name_restarts_only_its_consumers() {
 fn changes_without_a_new_path_restart_no_pod() {
     for component in Component::ALL {
         let changes = identity_change(component, "objectEncoding", "hex");
-        assert_eq!(restarted_deployments(&changes, false, VolumeRefresh::Polled), NO_DEPLOYMENTS, "{component}");
+        assert_eq!(
+            restarted_deployments(&changes, false, VolumeRefresh::Polled),
+            NO_DEPLOYMENTS,
+            "{component}"
+        );
     }
     let vault = format!("{CONTROL_PLANE}/managedIdentitiesKeyVault");
     for field in ["name", "tenantID"] {
         let changes = vec![(format!("{vault}/{field}"), json!("another"))];
-        assert_eq!(restarted_deployments(&changes, false, VolumeRefresh::Polled), NO_DEPLOYMENTS, "{field}");
+        assert_eq!(
+            restarted_deployments(&changes, false, VolumeRefresh::Polled),
+            NO_DEPLOYMENTS,
+            "{field}"
+        );
     }
     assert_eq!(restarted_deployments(&[], true, VolumeRefresh::Polled), NO_DEPLOYMENTS);
 }

@@ -47,7 +47,11 @@ fn parent_collection<'a, 'p>(
     Ok((object.pointer_mut(parent).ok_or_else(missing)?, last))
 }
 
-fn set_at_pointer(object: &mut Value, pointer: &str, value: Value) -> Result<(), JsonPointerPatchError> {
+fn set_at_pointer(
+    object: &mut Value,
+    pointer: &str,
+    value: Value,
+) -> Result<(), JsonPointerPatchError> {
     let missing = || JsonPointerPatchError(pointer.to_owned());
     match parent_collection(object, pointer)? {
         (Value::Object(fields), last) => {
@@ -90,9 +94,9 @@ fn expand_repetitions(value: &Value) -> Value {
                 (None, None) => value.clone(),
             }
         }
-        (None, Value::Object(fields)) => {
-            Value::Object(fields.iter().map(|(key, it)| (key.clone(), expand_repetitions(it))).collect())
-        }
+        (None, Value::Object(fields)) => Value::Object(
+            fields.iter().map(|(key, it)| (key.clone(), expand_repetitions(it))).collect(),
+        ),
         (None, Value::Array(items)) => items.iter().map(expand_repetitions).collect(),
         (None, other) => other.clone(),
     }

@@ -34,7 +34,8 @@ fn validation_matches_every_schema_case() {
         .filter_map(|case| Some(format!("{}: {}", case.name, unexpected_result(case)?)))
         .collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
-    let accepted = cases.iter().filter(|case| case.expected == ExpectedValidation::Accepted).count();
+    let accepted =
+        cases.iter().filter(|case| case.expected == ExpectedValidation::Accepted).count();
     assert!(cases.len() >= 120 && accepted >= 40, "{accepted} of {} are accepted", cases.len());
 }
 
@@ -81,7 +82,8 @@ fn collect_rule_messages(schema: &Value, path: &str, words: &mut Vec<String>) {
 
 #[test]
 fn every_rule_of_the_schema_has_a_case_that_breaks_it() {
-    let definition = definitions::crd_manifests().into_iter().find(|it| it.plural() == "hostedclusters");
+    let definition =
+        definitions::crd_manifests().into_iter().find(|it| it.plural() == "hostedclusters");
     let schema = &definition.unwrap().value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let mut words = Vec::new();
     collect_rule_messages(&schema["properties"]["spec"], "spec", &mut words);
@@ -101,7 +103,9 @@ fn every_rule_of_the_schema_has_a_case_that_breaks_it() {
     ];
     let has_case = |words: &&String| {
         unbreakable.contains(&words.as_str())
-            || rejected.iter().any(|text| text.contains(words.as_str()) || is_message_prefix(text, words))
+            || rejected
+                .iter()
+                .any(|text| text.contains(words.as_str()) || is_message_prefix(text, words))
     };
     let without: Vec<_> = words.iter().filter(|words| !has_case(words)).collect();
     assert!(without.is_empty(), "{without:#?}");

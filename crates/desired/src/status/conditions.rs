@@ -8,10 +8,10 @@ use lanyard_api::hosted_cluster_identities::{DriftStatus, IdentityStatus};
 use lanyard_api::{CanaryStatusReport, truncate_to_second};
 use lanyard_vocabulary::Component;
 
-use super::pod_identity::REASON_NOT_REPORTED;
 use super::identity::check_pod_counts;
 use super::inputs::{ClusterValidation, IdentityStatusInputs, ObservedPod};
-use super::{REASON_AS_EXPECTED, CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN};
+use super::pod_identity::REASON_NOT_REPORTED;
+use super::{CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN, REASON_AS_EXPECTED};
 use crate::forecast::{RenewalState, forecast_identity_renewal};
 use crate::problem::ProblemSeverity;
 use crate::report_text::{single_line, valid_reason_or};
@@ -71,7 +71,8 @@ impl ConditionContent {
 
     /// The time of a transition is that of a change of the status, and of nothing else.
     fn into_condition(self, kind: &str, observed: &IdentityStatusInputs<'_>) -> Condition {
-        let previous = observed.previous_status.into_iter().flat_map(|previous| &previous.conditions);
+        let previous =
+            observed.previous_status.into_iter().flat_map(|previous| &previous.conditions);
         let mut previous = previous.filter(|it| it.type_ == kind && it.status == self.status);
         let changed = Time(truncate_to_second(observed.now));
         Condition {
@@ -87,7 +88,10 @@ impl ConditionContent {
     }
 }
 
-fn valid_identities(observed: &IdentityStatusInputs<'_>, identities: &[IdentityStatus]) -> ConditionContent {
+fn valid_identities(
+    observed: &IdentityStatusInputs<'_>,
+    identities: &[IdentityStatus],
+) -> ConditionContent {
     if let ClusterValidation::Invalid(problems) = observed.cluster {
         let message = format!("the HostedCluster cannot be used: {problems}");
         return ConditionContent::new(CONDITION_FALSE, "InvalidHostedCluster", message);
@@ -96,12 +100,20 @@ fn valid_identities(observed: &IdentityStatusInputs<'_>, identities: &[IdentityS
     if let Some(first) = of(CONDITION_FALSE).next() {
         let one_reason = of(CONDITION_FALSE).all(|it| it.reason == first.reason);
         let reason = if one_reason { first.reason.as_str() } else { "IdentitiesBroken" };
-        return ConditionContent::new(CONDITION_FALSE, reason, join_lines(of(CONDITION_FALSE).map(broken_identity_line)));
+        return ConditionContent::new(
+            CONDITION_FALSE,
+            reason,
+            join_lines(of(CONDITION_FALSE).map(broken_identity_line)),
+        );
     }
     if let Some(first) = of(CONDITION_UNKNOWN).next() {
         let one_reason = of(CONDITION_UNKNOWN).all(|it| it.reason == first.reason);
         let reason = if one_reason { first.reason.as_str() } else { REASON_NOT_REPORTED };
-        return ConditionContent::new(CONDITION_UNKNOWN, reason, join_lines(of(CONDITION_UNKNOWN).map(identity_line)));
+        return ConditionContent::new(
+            CONDITION_UNKNOWN,
+            reason,
+            join_lines(of(CONDITION_UNKNOWN).map(identity_line)),
+        );
     }
     ConditionContent::as_expected()
 }
@@ -123,10 +135,18 @@ fn join_lines(lines: impl Iterator<Item = String>) -> String {
 /// Every row of the reference's table; none of them asks anybody.
 fn valid_kms_config(observed: &IdentityStatusInputs<'_>) -> ConditionContent {
     let ClusterValidation::Valid(cluster) = observed.cluster else {
-        return ConditionContent::new(CONDITION_UNKNOWN, REASON_STATUS_UNKNOWN, "the HostedCluster cannot be used");
+        return ConditionContent::new(
+            CONDITION_UNKNOWN,
+            REASON_STATUS_UNKNOWN,
+            "the HostedCluster cannot be used",
+        );
     };
     let Some(encryption) = &cluster.encryption else {
-        return ConditionContent::new(CONDITION_UNKNOWN, REASON_STATUS_UNKNOWN, "Azure KMS is not configured");
+        return ConditionContent::new(
+            CONDITION_UNKNOWN,
+            REASON_STATUS_UNKNOWN,
+            "Azure KMS is not configured",
+        );
     };
     if cluster.azure.cloud.endpoints().is_none() {
         let message = format!("the names of vaults in `{}` are not known", cluster.azure.cloud);
@@ -138,8 +158,10 @@ fn valid_kms_config(observed: &IdentityStatusInputs<'_>) -> ConditionContent {
     } else {
         &[Component::Kms, Component::ControlPlaneOperator]
     };
-    let probes: Vec<_> =
-        witnesses.iter().flat_map(|it| canary_probes(observed, *it, CanaryProbeReport::ENCRYPTION_PROBE)).collect();
+    let probes: Vec<_> = witnesses
+        .iter()
+        .flat_map(|it| canary_probes(observed, *it, CanaryProbeReport::ENCRYPTION_PROBE))
+        .collect();
     if let Some(probe) = deciding_probe(&probes) {
         return condition_from_probe(probe, REASON_AZURE_ERROR);
     }
@@ -154,17 +176,28 @@ fn valid_kms_config(observed: &IdentityStatusInputs<'_>) -> ConditionContent {
 }
 
 fn valid_network(observed: &IdentityStatusInputs<'_>) -> ConditionContent {
-    let probes = canary_probes(observed, Component::ControlPlaneOperator, CanaryProbeReport::NETWORK_PROBE);
+    let probes =
+        canary_probes(observed, Component::ControlPlaneOperator, CanaryProbeReport::NETWORK_PROBE);
     if let Some(probe) = deciding_probe(&probes) {
         return condition_from_probe(probe, "InsufficientClusterCapabilities");
     }
-    previous_condition(observed, VALID_NETWORK, &[Component::ControlPlaneOperator]).unwrap_or_else(|| {
-        ConditionContent::new(CONDITION_UNKNOWN, REASON_NOT_REPORTED, "no canary has told whether the network is there")
-    })
+    previous_condition(observed, VALID_NETWORK, &[Component::ControlPlaneOperator]).unwrap_or_else(
+        || {
+            ConditionContent::new(
+                CONDITION_UNKNOWN,
+                REASON_NOT_REPORTED,
+                "no canary has told whether the network is there",
+            )
+        },
+    )
 }
 
 /// The answers of the component's canaries to a probe, by pods that count and in their order.
-fn canary_probes<'a>(observed: &IdentityStatusInputs<'a>, component: Component, name: &str) -> Vec<&'a CanaryProbeReport> {
+fn canary_probes<'a>(
+    observed: &IdentityStatusInputs<'a>,
+    component: Component,
+    name: &str,
+) -> Vec<&'a CanaryProbeReport> {
     let told_of = |it: &&CanaryStatusReport| it.component == component.name();
     let mut pods: Vec<_> = observed
         .pods
@@ -183,23 +216,34 @@ fn deciding_probe<'a>(probes: &[&'a CanaryProbeReport]) -> Option<&'a CanaryProb
 }
 
 /// What a condition said, while the pods that would tell more are on their way.
-fn previous_condition(observed: &IdentityStatusInputs<'_>, kind: &str, witnesses: &[Component]) -> Option<ConditionContent> {
+fn previous_condition(
+    observed: &IdentityStatusInputs<'_>,
+    kind: &str,
+    witnesses: &[Component],
+) -> Option<ConditionContent> {
     let is_witness = |pod: &&ObservedPod| {
         witnesses.iter().any(|it| pod.class_names.contains(it.definition().secret_provider_class))
     };
     let mut witnesses = observed.pods.iter().filter(is_witness);
-    let is_awaited =
-        observed.is_deleting || witnesses.any(|pod| matches!(check_pod_counts(observed, pod), Err(Some(_))));
+    let is_awaited = observed.is_deleting
+        || witnesses.any(|pod| matches!(check_pod_counts(observed, pod), Err(Some(_))));
     let previous = observed.previous_status.filter(|_| is_awaited)?;
     let previous = previous.conditions.iter().find(|it| it.type_ == kind)?;
-    let status = [CONDITION_TRUE, CONDITION_FALSE].into_iter().find(|status| *status == previous.status)?;
+    let status =
+        [CONDITION_TRUE, CONDITION_FALSE].into_iter().find(|status| *status == previous.status)?;
     Some(ConditionContent::new(status, previous.reason.clone(), previous.message.clone()))
 }
 
 fn condition_from_probe(probe: &CanaryProbeReport, otherwise: &str) -> ConditionContent {
     match (probe.good, probe.reason.as_str()) {
         (true, REASON_AS_EXPECTED) => return ConditionContent::as_expected(),
-        (true, word) => return ConditionContent::new(CONDITION_TRUE, valid_reason_or(word, REASON_AS_EXPECTED), probe.message.clone()),
+        (true, word) => {
+            return ConditionContent::new(
+                CONDITION_TRUE,
+                valid_reason_or(word, REASON_AS_EXPECTED),
+                probe.message.clone(),
+            );
+        }
         (false, _) => {}
     }
     let message = match probe.hint.trim() {
@@ -209,10 +253,15 @@ fn condition_from_probe(probe: &CanaryProbeReport, otherwise: &str) -> Condition
     ConditionContent::new(CONDITION_FALSE, valid_reason_or(&probe.reason, otherwise), message)
 }
 
-fn credentials_renewed(observed: &IdentityStatusInputs<'_>, identities: &[IdentityStatus]) -> ConditionContent {
+fn credentials_renewed(
+    observed: &IdentityStatusInputs<'_>,
+    identities: &[IdentityStatus],
+) -> ConditionContent {
     let forecasts: Vec<_> = identities
         .iter()
-        .map(|identity| (identity, forecast_identity_renewal(identity, observed.renewal_policy, observed.now)))
+        .map(|identity| {
+            (identity, forecast_identity_renewal(identity, observed.renewal_policy, observed.now))
+        })
         .collect();
     let lines = |verdicts: fn(RenewalState) -> bool| {
         let told = forecasts.iter().filter(move |(_, forecast)| verdicts(forecast.verdict));
@@ -220,10 +269,16 @@ fn credentials_renewed(observed: &IdentityStatusInputs<'_>, identities: &[Identi
     };
     let worst = forecasts.iter().map(|(_, forecast)| forecast).max_by_key(|it| it.verdict);
     match worst.filter(|worst| worst.verdict.requires_action()) {
-        Some(worst) => ConditionContent::new(CONDITION_FALSE, worst.reason(), join_lines(lines(RenewalState::requires_action))),
-        None if lines(RenewalState::is_unknown).next().is_some() => {
-            ConditionContent::new(CONDITION_UNKNOWN, REASON_NOT_REPORTED, join_lines(lines(RenewalState::is_unknown)))
-        }
+        Some(worst) => ConditionContent::new(
+            CONDITION_FALSE,
+            worst.reason(),
+            join_lines(lines(RenewalState::requires_action)),
+        ),
+        None if lines(RenewalState::is_unknown).next().is_some() => ConditionContent::new(
+            CONDITION_UNKNOWN,
+            REASON_NOT_REPORTED,
+            join_lines(lines(RenewalState::is_unknown)),
+        ),
         None => ConditionContent::as_expected(),
     }
 }

@@ -5,26 +5,37 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use lanyard_api::truncate_to_second;
-use lanyard_vocabulary::{EntraClientId, Component, Consumer, Hop, OutcomeCode};
+use lanyard_vocabulary::{Component, Consumer, EntraClientId, Hop, OutcomeCode};
 
-use super::pod_identity::{PodIdentity, REASON_NOT_REPORTED, PodIdentityState, IdentityFailure, PodIdentityInputs};
 use super::credential::ReportedCredential;
 use super::inputs::{ClusterValidation, IdentityStatusInputs, ObservedPod, ObservedVolume};
-use super::{REASON_AS_EXPECTED, CONDITION_FALSE, MAX_MESSAGE_BYTES, CONDITION_TRUE, CONDITION_UNKNOWN};
+use super::pod_identity::{
+    IdentityFailure, PodIdentity, PodIdentityInputs, PodIdentityState, REASON_NOT_REPORTED,
+};
+use super::{
+    CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN, MAX_MESSAGE_BYTES, REASON_AS_EXPECTED,
+};
 use crate::report_text::{parse_hop, single_line};
 
 /// How an identity is.
-pub(super) fn identity_status(observed: &IdentityStatusInputs<'_>, component: Component) -> IdentityStatus {
+pub(super) fn identity_status(
+    observed: &IdentityStatusInputs<'_>,
+    component: Component,
+) -> IdentityStatus {
     let accounts = pod_reports(observed, component);
     if let Some(kept) = previous_status_while_awaited(observed, component, &accounts) {
         return kept;
     }
-    let speaker = accounts.iter().min_by_key(|it| severity_order(it)).map(|speaking| &speaking.identity);
+    let speaker =
+        accounts.iter().min_by_key(|it| severity_order(it)).map(|speaking| &speaking.identity);
     let credential = accounts.iter().filter_map(|it| it.identity.credential.as_ref());
-    let credential = credential.min_by(|one, other| one.age_order().cmp(&other.age_order())).cloned();
+    let credential =
+        credential.min_by(|one, other| one.age_order().cmp(&other.age_order())).cloned();
     let credential = credential.unwrap_or_default();
-    let (ready, reason, message) =
-        speaker.map_or((CONDITION_UNKNOWN, REASON_NOT_REPORTED.to_owned(), String::new()), ready_reason_message);
+    let (ready, reason, message) = speaker.map_or(
+        (CONDITION_UNKNOWN, REASON_NOT_REPORTED.to_owned(), String::new()),
+        ready_reason_message,
+    );
     let last_good_hop = speaker.and_then(|speaker| last_good_hop(speaker, &accounts));
     let mut status = IdentityStatus {
         component: component.name().to_owned(),
@@ -50,7 +61,10 @@ pub(super) fn identity_status(observed: &IdentityStatusInputs<'_>, component: Co
 
 /// Whether a pod counts: what it reported is what is so. Gives until when it does not, where it is
 /// on its way: it began only now, or it goes.
-pub(super) fn check_pod_counts(observed: &IdentityStatusInputs<'_>, pod: &ObservedPod) -> Result<(), Option<Timestamp>> {
+pub(super) fn check_pod_counts(
+    observed: &IdentityStatusInputs<'_>,
+    pod: &ObservedPod,
+) -> Result<(), Option<Timestamp>> {
     let is_to_come = |time: &Timestamp| *time > observed.now;
     let after = |time: Timestamp| time.saturating_add(SETTLING_PERIOD).unwrap_or(time);
     let is_restless = pod.restarts >= CRASH_LOOP_RESTARTS;
@@ -78,18 +92,25 @@ fn previous_status_while_awaited(
     if is_broken && !observed.is_deleting || !accounts.iter().any(|it| it.is_awaited) {
         return None;
     }
-    let previous = previous_status(observed, component).filter(|it| it.ready != CONDITION_UNKNOWN)?;
+    let previous =
+        previous_status(observed, component).filter(|it| it.ready != CONDITION_UNKNOWN)?;
     let lasts = previous.not_after.is_none_or(|end| end > observed.now);
     (lasts || observed.is_deleting).then(|| previous.clone())
 }
 
-fn previous_status<'a>(observed: &IdentityStatusInputs<'a>, component: Component) -> Option<&'a IdentityStatus> {
+fn previous_status<'a>(
+    observed: &IdentityStatusInputs<'a>,
+    component: Component,
+) -> Option<&'a IdentityStatus> {
     let mut previous = observed.previous_status?.identities.iter();
     previous.find(|it| it.component == component.name())
 }
 
 /// Whether the canary of a pod that counts says that the component's identity fails.
-pub(super) fn canary_reports_failure(observed: &IdentityStatusInputs<'_>, component: Component) -> bool {
+pub(super) fn canary_reports_failure(
+    observed: &IdentityStatusInputs<'_>,
+    component: Component,
+) -> bool {
     observed.pods.iter().filter(|pod| check_pod_counts(observed, pod).is_ok()).any(|pod| {
         let canary = pod.canary_report.parsed().filter(|it| it.component == component.name());
         canary.is_some_and(|it| it.failure.is_some())
@@ -113,12 +134,20 @@ fn severity_order<'a>(speaking: &'a PodIdentityReport<'_>) -> impl Ord + use<'a>
     (account.state, failed.is_none(), failed, *row, *pod)
 }
 
-fn pod_reports<'a>(observed: &IdentityStatusInputs<'a>, component: Component) -> Vec<PodIdentityReport<'a>> {
+fn pod_reports<'a>(
+    observed: &IdentityStatusInputs<'a>,
+    component: Component,
+) -> Vec<PodIdentityReport<'a>> {
     let class = component.definition().secret_provider_class;
     let has_class = observed.classes.contains(class);
     if has_class == Some(false) {
         let account = without_class(observed, class);
-        return vec![PodIdentityReport { identity: account, consumer_index: 0, pod_name: "", is_awaited: observed.is_deleting }];
+        return vec![PodIdentityReport {
+            identity: account,
+            consumer_index: 0,
+            pod_name: "",
+            is_awaited: observed.is_deleting,
+        }];
     }
     let object = vault_object_id(observed, component);
     let rows = component.consumers().iter().enumerate();
@@ -156,22 +185,38 @@ fn final_hop(observed: &IdentityStatusInputs<'_>, component: Component) -> Hop {
     came_to.map_or(Hop::Granted, |hop| hop.clamp(Hop::EntraToken, Hop::Granted))
 }
 
-fn consumer_reports<'a>(observed: &IdentityStatusInputs<'a>, walk: &PodIdentityInputs<'_>, row: usize) -> Vec<PodIdentityReport<'a>> {
+fn consumer_reports<'a>(
+    observed: &IdentityStatusInputs<'a>,
+    walk: &PodIdentityInputs<'_>,
+    row: usize,
+) -> Vec<PodIdentityReport<'a>> {
     let pods: Vec<_> =
         observed.pods.iter().filter(|pod| is_consumer_pod(pod, walk.component, row)).collect();
     let mut accounts: Vec<_> = pods
         .iter()
         .filter(|pod| check_pod_counts(observed, pod).is_ok())
         .map(|pod| {
-            let account = walk.evaluate_with_pod_name(pod, volume_of_pod(observed, pod, walk.component));
-            PodIdentityReport { identity: account, consumer_index: row, pod_name: &pod.name, is_awaited: false }
+            let account =
+                walk.evaluate_with_pod_name(pod, volume_of_pod(observed, pod, walk.component));
+            PodIdentityReport {
+                identity: account,
+                consumer_index: row,
+                pod_name: &pod.name,
+                is_awaited: false,
+            }
         })
         .collect();
     if accounts.is_empty() {
         let account = without_counted_pod(observed, walk, &pods);
-        let is_awaited = pods.iter().any(|pod| matches!(check_pod_counts(observed, pod), Err(Some(_))))
-            || observed.is_deleting && pods.iter().all(|pod| pod.is_deleting);
-        accounts.push(PodIdentityReport { identity: account, consumer_index: row, pod_name: "", is_awaited });
+        let is_awaited =
+            pods.iter().any(|pod| matches!(check_pod_counts(observed, pod), Err(Some(_))))
+                || observed.is_deleting && pods.iter().all(|pod| pod.is_deleting);
+        accounts.push(PodIdentityReport {
+            identity: account,
+            consumer_index: row,
+            pod_name: "",
+            is_awaited,
+        });
     }
     accounts
 }
@@ -206,7 +251,11 @@ fn volume_of_pod<'a>(
 }
 
 /// What stands there while no pod of a consumer counts.
-fn without_counted_pod(observed: &IdentityStatusInputs<'_>, walk: &PodIdentityInputs<'_>, pods: &[&ObservedPod]) -> PodIdentity {
+fn without_counted_pod(
+    observed: &IdentityStatusInputs<'_>,
+    walk: &PodIdentityInputs<'_>,
+    pods: &[&ObservedPod],
+) -> PodIdentity {
     let Consumer { deployment, .. } = walk.consumer;
     let mut pods: Vec<_> = pods.iter().filter(|pod| !pod.is_deleting).collect();
     pods.sort_by_key(|pod| &pod.name);
@@ -253,13 +302,21 @@ fn ready_reason_message(account: &PodIdentity) -> (&'static str, String, String)
         }
     };
     match (account.state, &account.failure, &account.missing_report) {
-        (PodIdentityState::Proven, None, _) => (CONDITION_TRUE, REASON_AS_EXPECTED.to_owned(), String::new()),
-        (PodIdentityState::Proven, Some(trouble), _) => (CONDITION_TRUE, trouble.reason.clone(), told(trouble)),
-        (PodIdentityState::Broken, Some(trouble), _) => (CONDITION_FALSE, trouble.reason.clone(), told(trouble)),
+        (PodIdentityState::Proven, None, _) => {
+            (CONDITION_TRUE, REASON_AS_EXPECTED.to_owned(), String::new())
+        }
+        (PodIdentityState::Proven, Some(trouble), _) => {
+            (CONDITION_TRUE, trouble.reason.clone(), told(trouble))
+        }
+        (PodIdentityState::Broken, Some(trouble), _) => {
+            (CONDITION_FALSE, trouble.reason.clone(), told(trouble))
+        }
         (_, Some(trouble), Some((word, missing))) if trouble.message != *missing => {
             (CONDITION_UNKNOWN, (*word).to_owned(), format!("{missing}; and {}", told(trouble)))
         }
-        (_, Some(trouble), Some((word, _))) => (CONDITION_UNKNOWN, (*word).to_owned(), told(trouble)),
+        (_, Some(trouble), Some((word, _))) => {
+            (CONDITION_UNKNOWN, (*word).to_owned(), told(trouble))
+        }
         (_, _, missing) => {
             let (word, missing) = missing.clone().unwrap_or((REASON_NOT_REPORTED, String::new()));
             (CONDITION_UNKNOWN, word.to_owned(), missing)

@@ -153,7 +153,9 @@ impl ObservedPod {
             created_at: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
             started_at: containers.iter().filter_map(running_since).max(),
             restarts: restarts.and_then(|count| u32::try_from(count).ok()).unwrap_or_default(),
-            canary_report: ReportAnnotation::parse(annotations.and_then(|all| all.get(CanaryStatusReport::REPORT_ANNOTATION))),
+            canary_report: ReportAnnotation::parse(
+                annotations.and_then(|all| all.get(CanaryStatusReport::REPORT_ANNOTATION)),
+            ),
         }
     }
 }

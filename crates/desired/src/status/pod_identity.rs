@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use lanyard_api::canary_report::HopFailure;
 use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use lanyard_api::{CanaryStatusReport, ObjectStatusReport, VolumeStatusReport};
-use lanyard_vocabulary::{Component, Consumer, RecoveryMode, Hop};
+use lanyard_vocabulary::{Component, Consumer, Hop, RecoveryMode};
 
 use super::CONDITION_TRUE;
 use super::credential::ReportedCredential;
-use super::inputs::{ReportAnnotation, ObservedPod, ObservedVolume};
-use crate::report_text::{next_hop, previous_hop, parse_hop, parse_outcome_code, valid_reason_or};
+use super::inputs::{ObservedPod, ObservedVolume, ReportAnnotation};
+use crate::report_text::{next_hop, parse_hop, parse_outcome_code, previous_hop, valid_reason_or};
 
 /// How far an identity came in one pod, or why nobody can say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,12 +73,20 @@ impl PodIdentityInputs<'_> {
     }
 
     /// The account of a pod that counts, with the name of the pod in its texts.
-    pub(super) fn evaluate_with_pod_name(&self, pod: &ObservedPod, volume: Option<&ObservedVolume>) -> PodIdentity {
+    pub(super) fn evaluate_with_pod_name(
+        &self,
+        pod: &ObservedPod,
+        volume: Option<&ObservedVolume>,
+    ) -> PodIdentity {
         self.evaluate(pod, volume).with_pod_name(&pod.name)
     }
 
     /// The account of a pod: its volume first, then its canary, as the hops are walked.
-    pub(super) fn evaluate(&self, pod: &ObservedPod, volume: Option<&ObservedVolume>) -> PodIdentity {
+    pub(super) fn evaluate(
+        &self,
+        pod: &ObservedPod,
+        volume: Option<&ObservedVolume>,
+    ) -> PodIdentity {
         let canary = pod.canary_report.parsed().filter(|it| it.component == self.component.name());
         let canary = canary.filter(|_| self.is_proving_consumer());
         let credential = self.credential_in_use(volume, canary);
@@ -121,7 +129,10 @@ impl PodIdentityInputs<'_> {
         }
         let so_far = last_good.map_or("no hop", Hop::name);
         let missing = format!("its canary has come as far as `{so_far}` and says no more yet");
-        PodIdentity { failure: trouble, ..PodIdentity::unknown(REASON_NOT_PROVEN, missing, last_good) }
+        PodIdentity {
+            failure: trouble,
+            ..PodIdentity::unknown(REASON_NOT_PROVEN, missing, last_good)
+        }
     }
 
     /// Whether the credential that this canary has loaded was proven, by a pod before this one.
@@ -160,12 +171,17 @@ impl PodIdentityInputs<'_> {
             }
         };
         let node = match volume.report {
-            ReportAnnotation::Absent => ", and its node plugin tells no more than the mounted version",
+            ReportAnnotation::Absent => {
+                ", and its node plugin tells no more than the mounted version"
+            }
             ReportAnnotation::Unreadable => ", and the facts of its node plugin cannot be read",
             ReportAnnotation::Parsed(_) => "",
         };
         let missing = format!("the file is mounted, and {canary}{node}");
-        PodIdentity { failure: trouble, ..PodIdentity::unknown(REASON_NOT_PROVEN, missing, last_good) }
+        PodIdentity {
+            failure: trouble,
+            ..PodIdentity::unknown(REASON_NOT_PROVEN, missing, last_good)
+        }
     }
 
     /// The stamps that count are those of what is in use.
@@ -183,9 +199,10 @@ impl PodIdentityInputs<'_> {
         let version = version.filter(|version| !version.is_empty());
         let mounted = mounted.map(ReportedCredential::from_mounted);
         Some(match loaded.map(ReportedCredential::from_loaded) {
-            Some(loaded) => {
-                ReportedCredential { version: self.version_in_use(&loaded, mounted, version), ..loaded }
-            }
+            Some(loaded) => ReportedCredential {
+                version: self.version_in_use(&loaded, mounted, version),
+                ..loaded
+            },
             None => ReportedCredential { version, ..mounted.unwrap_or_default() },
         })
     }
@@ -246,8 +263,11 @@ impl PodIdentityInputs<'_> {
             // not those of this one.
             facts.objects.iter().find(|object| object.id == *id && object.version == *version)
         });
-        let blank =
-            || ObjectStatusReport { id: id.clone(), version: version.clone(), ..ObjectStatusReport::default() };
+        let blank = || ObjectStatusReport {
+            id: id.clone(),
+            version: version.clone(),
+            ..ObjectStatusReport::default()
+        };
         Some(known.cloned().unwrap_or_else(blank))
     }
 }
@@ -278,7 +298,10 @@ impl MountFailure {
     fn broken(self, canary: Option<&CanaryStatusReport>) -> PodIdentity {
         let mut trouble = self.failure;
         let beside = canary.map(|canary| match &canary.failure {
-            Some(failure) => format!("; its canary says `{}`", valid_reason_or(&failure.code, REASON_IDENTITY_BROKEN)),
+            Some(failure) => format!(
+                "; its canary says `{}`",
+                valid_reason_or(&failure.code, REASON_IDENTITY_BROKEN)
+            ),
             None => "; the mounted credential still serves".to_owned(),
         });
         trouble.message.extend(beside);
@@ -304,7 +327,11 @@ fn volume_failure(facts: &VolumeStatusReport) -> Option<MountFailure> {
     };
     let last_good = told.or_else(|| hop.and_then(previous_hop));
     let needs_somebody = code.is_some_and(|code| code.recovery_mode() == RecoveryMode::Never);
-    Some(MountFailure { failure: trouble, last_good_hop: last_good, requires_action: needs_somebody })
+    Some(MountFailure {
+        failure: trouble,
+        last_good_hop: last_good,
+        requires_action: needs_somebody,
+    })
 }
 
 fn canary_failure(failure: &HopFailure, last_good: Option<Hop>) -> IdentityFailure {
@@ -328,7 +355,10 @@ fn last_good_hop_before(told: Option<Hop>, failure: &HopFailure) -> Option<Hop> 
 
 /// A credential that has ended authenticates nobody: what still works does so with tokens that run
 /// out. What kept a newer one away is to blame, where it is known.
-fn expired_credential(mount: Option<MountFailure>, (end, beside): (Timestamp, FileAfterExpiry)) -> PodIdentity {
+fn expired_credential(
+    mount: Option<MountFailure>,
+    (end, beside): (Timestamp, FileAfterExpiry),
+) -> PodIdentity {
     let ended = format!("the credential ended at {end}");
     if let Some(MountFailure { failure: mut trouble, last_good_hop: last_good, .. }) = mount {
         trouble.message = format!("{}; {ended}", trouble.message);
@@ -378,7 +408,13 @@ impl PodIdentity {
 
     pub(super) fn unknown(word: &'static str, missing: String, last_good_hop: Option<Hop>) -> Self {
         let missing_report = Some((word, missing));
-        Self { state: PodIdentityState::Unknown, last_good_hop, failure: None, missing_report, credential: None }
+        Self {
+            state: PodIdentityState::Unknown,
+            last_good_hop,
+            failure: None,
+            missing_report,
+            credential: None,
+        }
     }
 
     /// The same with the name of the pod before its texts.

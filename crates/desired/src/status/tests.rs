@@ -4,9 +4,11 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use jiff::ToSpan;
 use k8s_openapi::api::core::v1::Pod;
-use lanyard_api::canary_report::{HopFailure, LoadedCredential, CanaryProbeReport};
+use lanyard_api::canary_report::{CanaryProbeReport, HopFailure, LoadedCredential};
 use lanyard_api::hosted_cluster_identities::{HostedClusterIdentitiesStatus, IdentityStatus};
-use lanyard_api::{CanaryStatusReport, ObjectStatusReport, SecretProviderClassPodStatus, VolumeStatusReport};
+use lanyard_api::{
+    CanaryStatusReport, ObjectStatusReport, SecretProviderClassPodStatus, VolumeStatusReport,
+};
 use lanyard_vocabulary::{Component, Consumer, Hop, OutcomeCode};
 use serde_json::{Value, json};
 
@@ -58,7 +60,8 @@ impl StatusFixture {
     }
 
     fn for_cluster(cluster: ValidatedHostedCluster) -> Self {
-        let components: Vec<_> = cluster.running_components().map(|(component, _)| component).collect();
+        let components: Vec<_> =
+            cluster.running_components().map(|(component, _)| component).collect();
         let classes = components.iter().map(|it| it.definition().secret_provider_class.to_owned());
         let mut world = Self {
             classes: Some(classes.collect()),
@@ -86,7 +89,13 @@ impl StatusFixture {
     fn add_ready_pod(&mut self, component: Component, consumer: &Consumer, pod: &str) {
         let class = component.definition().secret_provider_class;
         let secret = self.cluster.identities[&component].secret_name.clone();
-        self.volumes.push(observed_volume(pod, class, &format!("secret/{secret}"), "v1", credential_timestamps(0)));
+        self.volumes.push(observed_volume(
+            pod,
+            class,
+            &format!("secret/{secret}"),
+            "v1",
+            credential_timestamps(0),
+        ));
         if let Some(known) = self.pods.iter_mut().find(|known| known.name == pod) {
             known.class_names.insert(class.to_owned());
             return;
@@ -108,7 +117,10 @@ impl StatusFixture {
             cluster: ClusterValidation::Valid(&self.cluster),
             generation: Some(3),
             now: self.now,
-            classes: self.classes.as_ref().map_or(ObservedClasses::Unknown, ObservedClasses::Listed),
+            classes: self
+                .classes
+                .as_ref()
+                .map_or(ObservedClasses::Unknown, ObservedClasses::Listed),
             pods: &self.pods,
             volumes: &self.volumes,
             canary_calls: CanaryCalls {
@@ -168,12 +180,14 @@ impl StatusFixture {
         facts.outcome = Some(code.name().to_owned());
         facts.message = Some(format!("what came of {code}"));
         facts.since = Some(at("2026-06-01T10:00:00.5Z"));
-        facts.last_good_hop = crate::report_text::previous_hop(code.hop()).map(|hop| hop.name().to_owned());
+        facts.last_good_hop =
+            crate::report_text::previous_hop(code.hop()).map(|hop| hop.name().to_owned());
     }
 
     fn report_canary_failure(&mut self, component: Component, hop: Hop, code: &str) {
         let facts = self.canary_report_of(component);
-        facts.last_good_hop = crate::report_text::previous_hop(hop).map(|hop| hop.name().to_owned());
+        facts.last_good_hop =
+            crate::report_text::previous_hop(hop).map(|hop| hop.name().to_owned());
         facts.failure = Some(HopFailure {
             hop: hop.name().to_owned(),
             code: code.to_owned(),

@@ -5,7 +5,7 @@ use lanyard_api::hosted_cluster_identities::{HostedClusterIdentitiesStatus, Iden
 use super::conditions::{
     ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_KMS_CONFIG, VALID_NETWORK,
 };
-use super::{REASON_AS_EXPECTED, CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN};
+use super::{CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN, REASON_AS_EXPECTED};
 use crate::report_text::{single_line, valid_reason_or};
 
 /// Something that changed, as an event tells it.
@@ -42,7 +42,10 @@ impl EventType {
 /// known at once where there was no status before.
 ///
 /// The condition that sums up the identities brings no event of its own: each of them does.
-pub fn status_transitions(previous: Option<&HostedClusterIdentitiesStatus>, now: &HostedClusterIdentitiesStatus) -> Vec<StatusTransition> {
+pub fn status_transitions(
+    previous: Option<&HostedClusterIdentitiesStatus>,
+    now: &HostedClusterIdentitiesStatus,
+) -> Vec<StatusTransition> {
     let identities = now.identities.iter().filter_map(|identity| {
         let mut known = previous.into_iter().flat_map(|status| &status.identities);
         identity_transition(known.find(|it| it.component == identity.component), identity)
@@ -57,9 +60,13 @@ pub fn status_transitions(previous: Option<&HostedClusterIdentitiesStatus>, now:
     identities.chain(conditions).collect()
 }
 
-fn identity_transition(previous: Option<&IdentityStatus>, now: &IdentityStatus) -> Option<StatusTransition> {
+fn identity_transition(
+    previous: Option<&IdentityStatus>,
+    now: &IdentityStatus,
+) -> Option<StatusTransition> {
     let component = &now.component;
-    let was = previous.map_or((CONDITION_UNKNOWN, ""), |it| (it.ready.as_str(), it.reason.as_str()));
+    let was =
+        previous.map_or((CONDITION_UNKNOWN, ""), |it| (it.ready.as_str(), it.reason.as_str()));
     let is = (now.ready.as_str(), now.reason.as_str());
     if was == is || (previous.is_none() && now.ready == CONDITION_UNKNOWN) {
         return rotation_transition(previous?, now);
@@ -91,7 +98,10 @@ fn identity_transition(previous: Option<&IdentityStatus>, now: &IdentityStatus) 
     }
 }
 
-fn rotation_transition(previous: &IdentityStatus, now: &IdentityStatus) -> Option<StatusTransition> {
+fn rotation_transition(
+    previous: &IdentityStatus,
+    now: &IdentityStatus,
+) -> Option<StatusTransition> {
     let (was, is) = (previous.loaded_version.as_ref()?, now.loaded_version.as_ref()?);
     // Of two pods the one with the newer credential may go.
     let stamps = |it: &IdentityStatus| (it.not_before, it.not_after);
@@ -112,7 +122,11 @@ fn rotation_transition(previous: &IdentityStatus, now: &IdentityStatus) -> Optio
 /// Status, reason and message of a condition.
 type ConditionSummary = (String, String, String);
 
-fn condition_transition(kind: &str, previous: Option<ConditionSummary>, now: ConditionSummary) -> Option<StatusTransition> {
+fn condition_transition(
+    kind: &str,
+    previous: Option<ConditionSummary>,
+    now: ConditionSummary,
+) -> Option<StatusTransition> {
     let (status, code, message) = now;
     let was = previous.as_ref().map_or(CONDITION_UNKNOWN, |(status, ..)| status.as_str());
     let same_reason = previous.as_ref().is_some_and(|(_, code_before, _)| *code_before == code);
@@ -120,10 +134,13 @@ fn condition_transition(kind: &str, previous: Option<ConditionSummary>, now: Con
         (was, CONDITION_FALSE) if was != CONDITION_FALSE || !same_reason => {
             Some(StatusTransition::warning(&code, &format!("{kind}: {message}")))
         }
-        (CONDITION_FALSE, CONDITION_TRUE) => Some(StatusTransition::normal(kind, format!("{kind} again: {message}"))),
-        (CONDITION_FALSE, CONDITION_UNKNOWN) => {
-            Some(StatusTransition::warning(&code, &format!("{kind} is not known any more: {message}")))
+        (CONDITION_FALSE, CONDITION_TRUE) => {
+            Some(StatusTransition::normal(kind, format!("{kind} again: {message}")))
         }
+        (CONDITION_FALSE, CONDITION_UNKNOWN) => Some(StatusTransition::warning(
+            &code,
+            &format!("{kind} is not known any more: {message}"),
+        )),
         _ => None,
     }
 }

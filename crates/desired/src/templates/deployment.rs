@@ -3,12 +3,16 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::Value;
 
+use super::parse::{array_items, check_deployment_name, drop_nulls};
 use super::reserved_names::{ReservedNames, reserved_names};
-use super::parse::{check_deployment_name, drop_nulls, array_items};
 use crate::problem::ValidationProblems;
 
 /// Checks a Deployment; gives it back without nulls, status and name.
-pub(super) fn check_deployment_template(name: &str, mut value: Value, problems: &mut ValidationProblems) -> Option<Value> {
+pub(super) fn check_deployment_template(
+    name: &str,
+    mut value: Value,
+    problems: &mut ValidationProblems,
+) -> Option<Value> {
     let path = format!("deployments.{name}");
     check_deployment_name("deployments", name, problems);
     let claims = reserved_names(name)?;
@@ -36,7 +40,11 @@ pub(super) fn check_deployment_template(name: &str, mut value: Value, problems: 
     }
     if value.pointer("/metadata/namespace").is_some() {
         let message = "a template is for every hosted cluster";
-        problems.error_with_hint(join_pointer(&path, "/metadata/namespace"), message, "leave it out");
+        problems.error_with_hint(
+            join_pointer(&path, "/metadata/namespace"),
+            message,
+            "leave it out",
+        );
     }
     check_selector(&path, &value, problems);
     check_pod_spec(&path, &value, &claims, problems);
@@ -72,7 +80,12 @@ fn check_selector(path: &str, value: &Value, problems: &mut ValidationProblems) 
 }
 
 /// What brings the identity must find its container, and nothing in its place.
-fn check_pod_spec(path: &str, value: &Value, claims: &ReservedNames, problems: &mut ValidationProblems) {
+fn check_pod_spec(
+    path: &str,
+    value: &Value,
+    claims: &ReservedNames,
+    problems: &mut ValidationProblems,
+) {
     let path = format!("{path}.spec.template.spec");
     let pod = value.pointer("/spec/template/spec").cloned().unwrap_or_default();
     let list = |value: &Value, field: &str| array_items(value.get(field).cloned());
@@ -124,7 +137,12 @@ const REQUIRED_SCC_POINTER: &str = "/spec/template/metadata/annotations/openshif
 
 /// A container that is added as the user of another one has an image of its own, so what the images
 /// say does not make them the same.
-fn check_sidecar_user(path: &str, value: &Value, claims: &ReservedNames, problems: &mut ValidationProblems) {
+fn check_sidecar_user(
+    path: &str,
+    value: &Value,
+    claims: &ReservedNames,
+    problems: &mut ValidationProblems,
+) {
     let pod = value.pointer("/spec/template/spec").cloned().unwrap_or_default();
     let containers = array_items(pod.get("containers").cloned());
     let container = |name: &str| {

@@ -10,8 +10,8 @@ use lanyard_vocabulary::Component;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::reserved_names::{reserved_names, templatable_deployments};
 use super::deployment::check_deployment_template;
+use super::reserved_names::{reserved_names, templatable_deployments};
 use super::{CanaryTemplate, WorkloadTemplates};
 use crate::hosted_cluster::encryption_config::KeyRole;
 use crate::problem::ValidationProblems;
@@ -41,7 +41,10 @@ pub(super) fn parse_templates(
 }
 
 /// Fields of `canary` win over those of the map; of calls each by itself does.
-fn override_canary_fields(mut map: Map<String, Value>, mut canary: Map<String, Value>) -> Map<String, Value> {
+fn override_canary_fields(
+    mut map: Map<String, Value>,
+    mut canary: Map<String, Value>,
+) -> Map<String, Value> {
     if canary.is_empty() {
         return map;
     }
@@ -61,12 +64,14 @@ fn override_canary_fields(mut map: Map<String, Value>, mut canary: Map<String, V
     map
 }
 
-const SHAPE_HINT: &str = "write an object with `canary`, `deployments`, `without` and `podSecurity`";
+const SHAPE_HINT: &str =
+    "write an object with `canary`, `deployments`, `without` and `podSecurity`";
 
 fn read_templates(map: Map<String, Value>, problems: &mut ValidationProblems) -> WorkloadTemplates {
     let mut reader = TemplateReader { path: String::new(), map, known: Vec::new(), problems };
     let canary = reader.take_field::<Map<String, Value>>("canary").unwrap_or_default();
-    let deployments = reader.take_field::<BTreeMap<String, Value>>("deployments").unwrap_or_default();
+    let deployments =
+        reader.take_field::<BTreeMap<String, Value>>("deployments").unwrap_or_default();
     let without: Vec<String> = reader.take_field("without").unwrap_or_default();
     let pod_security: Option<String> = reader.take_field("podSecurity");
     if let Some(standard) = &pod_security
@@ -82,9 +87,16 @@ fn read_templates(map: Map<String, Value>, problems: &mut ValidationProblems) ->
     }
     let deployments = deployments
         .into_iter()
-        .filter_map(|(name, value)| Some((name.clone(), check_deployment_template(&name, value, problems)?)))
+        .filter_map(|(name, value)| {
+            Some((name.clone(), check_deployment_template(&name, value, problems)?))
+        })
         .collect();
-    WorkloadTemplates { canary, deployments, excluded_deployments: without.into_iter().collect(), pod_security }
+    WorkloadTemplates {
+        canary,
+        deployments,
+        excluded_deployments: without.into_iter().collect(),
+        pod_security,
+    }
 }
 
 fn read_canary(map: Map<String, Value>, problems: &mut ValidationProblems) -> CanaryTemplate {
@@ -108,7 +120,8 @@ fn read_canary(map: Map<String, Value>, problems: &mut ValidationProblems) -> Ca
     }
     canary.env = array_items(reader.take_checked_json::<Vec<EnvVar>>("env"));
     canary.volumes = array_items(reader.take_checked_json::<Vec<Volume>>("volumes"));
-    canary.volume_mounts = array_items(reader.take_checked_json::<Vec<VolumeMount>>("volumeMounts"));
+    canary.volume_mounts =
+        array_items(reader.take_checked_json::<Vec<VolumeMount>>("volumeMounts"));
     let placement = [
         ("nodeSelector", reader.take_checked_json::<BTreeMap<String, String>>("nodeSelector")),
         ("tolerations", reader.take_checked_json::<Vec<Toleration>>("tolerations")),

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use lanyard_vocabulary::Component;
 use lanyard_vocabulary::component::{Consumer, CredentialPathSource};
 
-use crate::hosted_cluster::encryption_config::KeyRole;
 use crate::hosted_cluster::credential_injection::STORAGE_OPERATOR;
+use crate::hosted_cluster::encryption_config::KeyRole;
 use crate::workload::{
-    CREDENTIAL_FILE_VARIABLE, ENCRYPTION_CONFIG_MOUNT, KMS_SOCKET_MOUNT, MANAGED_SERVICE_VARIABLE, VAULT_READER, cloud_config_mount,
+    CREDENTIAL_FILE_VARIABLE, ENCRYPTION_CONFIG_MOUNT, KMS_SOCKET_MOUNT, MANAGED_SERVICE_VARIABLE,
+    VAULT_READER, cloud_config_mount,
 };
 
 /// What is added to a deployment, by name; a template must leave it free.
@@ -75,7 +76,8 @@ impl ReservedNames {
                 self.reserve_volume(container, mount.volume, mount.directory);
                 self.reserve_variable(container, CREDENTIAL_FILE_VARIABLE);
             }
-            CredentialPathSource::Environment { name } | CredentialPathSource::Rendered { name, .. } => {
+            CredentialPathSource::Environment { name }
+            | CredentialPathSource::Rendered { name, .. } => {
                 self.reserve_variable(container, name);
             }
             CredentialPathSource::Computed => {
@@ -97,7 +99,11 @@ impl ReservedNames {
             }
         }
         self.required_containers.insert(consumer.deployment);
-        self.reserve_volume(consumer.deployment, KMS_SOCKET_MOUNT.volume, KMS_SOCKET_MOUNT.directory);
+        self.reserve_volume(
+            consumer.deployment,
+            KMS_SOCKET_MOUNT.volume,
+            KMS_SOCKET_MOUNT.directory,
+        );
         let config = ENCRYPTION_CONFIG_MOUNT;
         self.reserve_volume(consumer.deployment, config.volume, config.directory);
     }
@@ -108,7 +114,9 @@ impl ReservedNames {
             CredentialPathSource::Rendered { operator, class_name, bare_name, .. } => {
                 (*operator, &[*class_name, *bare_name])
             }
-            CredentialPathSource::StorageOperator { class_name, .. } => (STORAGE_OPERATOR, &[*class_name]),
+            CredentialPathSource::StorageOperator { class_name, .. } => {
+                (STORAGE_OPERATOR, &[*class_name])
+            }
             _ => return false,
         };
         if operator != deployment {
@@ -121,7 +129,12 @@ impl ReservedNames {
         true
     }
 
-    fn reserve_volume(&mut self, container: &'static str, volume: &'static str, path: &'static str) {
+    fn reserve_volume(
+        &mut self,
+        container: &'static str,
+        volume: &'static str,
+        path: &'static str,
+    ) {
         self.volumes.insert(volume);
         self.mounts.entry(container).or_default().insert(path);
     }

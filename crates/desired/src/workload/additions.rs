@@ -73,7 +73,11 @@ impl DeploymentAdditions {
 
     /// The variables of the wirings that go to this deployment, be it a consumer or the operator
     /// that renders one.
-    pub(super) fn add_injected_variables(&mut self, wirings: &[CredentialInjection], deployment: &str) {
+    pub(super) fn add_injected_variables(
+        &mut self,
+        wirings: &[CredentialInjection],
+        deployment: &str,
+    ) {
         for variable in wirings.iter().flat_map(|wiring| &wiring.variables) {
             if variable.deployment == deployment {
                 let value = variable.variable.value.as_deref().unwrap_or_default();
@@ -83,14 +87,19 @@ impl DeploymentAdditions {
     }
 
     /// What the components themselves want to know, which canaries do not.
-    pub(super) fn add_component_variables(&mut self, wirings: &[&CredentialInjection], reader: Option<EntraClientId>) {
+    pub(super) fn add_component_variables(
+        &mut self,
+        wirings: &[&CredentialInjection],
+        reader: Option<EntraClientId>,
+    ) {
         for wiring in wirings {
             let container = wiring.consumer.container;
             match wiring.consumer.path_source {
                 CredentialPathSource::StorageOperator { mount, .. } => {
                     self.add_variable(container, CREDENTIAL_FILE_VARIABLE, &mount.path());
                 }
-                CredentialPathSource::Computed if self.has_variable(container, MANAGED_SERVICE_VARIABLE) => {}
+                CredentialPathSource::Computed
+                    if self.has_variable(container, MANAGED_SERVICE_VARIABLE) => {}
                 CredentialPathSource::Computed | CredentialPathSource::ClusterIdentity => {
                     if let Some(reader) = reader {
                         self.add_variable(container, VAULT_READER, &reader.to_string());

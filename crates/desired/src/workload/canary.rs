@@ -7,9 +7,12 @@ use lanyard_vocabulary::{Cloud, Component};
 use serde_json::{Map, Value, json};
 
 use super::additions::config_mount_json;
-use super::{CANARY_SERVICE_ACCOUNT, KMS_SOCKET_MOUNT, WorkloadContext, cloud_config_mount, is_key_plugin, main_container};
+use super::{
+    CANARY_SERVICE_ACCOUNT, KMS_SOCKET_MOUNT, WorkloadContext, cloud_config_mount, is_key_plugin,
+    main_container,
+};
 use crate::hosted_cluster::credential_injection::CredentialInjection;
-use crate::hosted_cluster::{KmsEncryption, EncryptionKey};
+use crate::hosted_cluster::{EncryptionKey, KmsEncryption};
 use crate::templates::CanaryTemplate;
 
 /// An account of nobody, as in images without a distribution.
@@ -17,7 +20,11 @@ const NON_ROOT_USER: u32 = 65532;
 
 impl WorkloadContext<'_> {
     /// The deployment with the canary of a component, without what brings the identities.
-    pub(super) fn canary_deployment(self, own: &CredentialInjection, wirings: &[&CredentialInjection]) -> Value {
+    pub(super) fn canary_deployment(
+        self,
+        own: &CredentialInjection,
+        wirings: &[&CredentialInjection],
+    ) -> Value {
         let template = &self.inputs.templates.canary;
         let name = own.consumer.deployment;
         let mut pod = template.placement.clone();
@@ -50,7 +57,11 @@ impl WorkloadContext<'_> {
         })
     }
 
-    fn canary_container(self, own: &CredentialInjection, wirings: &[&CredentialInjection]) -> Value {
+    fn canary_container(
+        self,
+        own: &CredentialInjection,
+        wirings: &[&CredentialInjection],
+    ) -> Value {
         let template = &self.inputs.templates.canary;
         let port = self.metrics_port(own.component);
         let mut container = base_container(template, main_container(&own.consumer));
@@ -75,7 +86,9 @@ impl WorkloadContext<'_> {
         if is_key_plugin(&own.consumer) {
             // Here the canary stands beside the plugins that mount the credential.
             mounts.push(json!(own.mount));
-            mounts.extend(cloud_config_mount(&own.consumer).map(|(_, mount)| config_mount_json(mount)));
+            mounts.extend(
+                cloud_config_mount(&own.consumer).map(|(_, mount)| config_mount_json(mount)),
+            );
             mounts.push(config_mount_json(KMS_SOCKET_MOUNT));
         }
         container.insert("volumeMounts".to_owned(), json!(mounts));
@@ -90,7 +103,12 @@ impl WorkloadContext<'_> {
         template.metrics_port.saturating_add(offset)
     }
 
-    fn canary_arguments(self, own: &CredentialInjection, wirings: &[&CredentialInjection], port: u16) -> Vec<String> {
+    fn canary_arguments(
+        self,
+        own: &CredentialInjection,
+        wirings: &[&CredentialInjection],
+        port: u16,
+    ) -> Vec<String> {
         let template = &self.inputs.templates.canary;
         let azure = &self.cluster.azure;
         let mut arguments = vec![
@@ -121,10 +139,12 @@ impl WorkloadContext<'_> {
     /// The canary learns the path as the component does, where that is by something in its pod.
     fn credential_path_argument(self, own: &CredentialInjection) -> String {
         match own.consumer.path_source {
-            CredentialPathSource::CloudConfig { mount, .. } | CredentialPathSource::StorageOperator { mount, .. } => {
+            CredentialPathSource::CloudConfig { mount, .. }
+            | CredentialPathSource::StorageOperator { mount, .. } => {
                 format!("--cloud-config={}", mount.path())
             }
-            CredentialPathSource::Environment { name } | CredentialPathSource::Rendered { name, .. } => {
+            CredentialPathSource::Environment { name }
+            | CredentialPathSource::Rendered { name, .. } => {
                 format!("--credential-file-from-env={name}")
             }
             CredentialPathSource::Computed | CredentialPathSource::ClusterIdentity => {
@@ -139,7 +159,11 @@ impl WorkloadContext<'_> {
     /// The key is tried by its own identity. The control plane operator tries it, too, with the
     /// credential that it mounts for that, except where only the API server reaches the vault.
     /// Nobody tries one that nobody reaches.
-    fn encryption_probe_arguments(self, own: &CredentialInjection, wirings: &[&CredentialInjection]) -> Vec<String> {
+    fn encryption_probe_arguments(
+        self,
+        own: &CredentialInjection,
+        wirings: &[&CredentialInjection],
+    ) -> Vec<String> {
         let Some(encryption) = &self.cluster.encryption else { return Vec::new() };
         let Some(wiring) = wirings.iter().find(|wiring| wiring.component == Component::Kms) else {
             return Vec::new();
@@ -166,8 +190,11 @@ pub(super) fn key_host(
     cloud: Cloud,
 ) -> Option<String> {
     let endpoints = cloud.endpoints()?;
-    let suffix =
-        if encryption.is_managed_hsm { endpoints.managed_hsm_suffix } else { endpoints.vault_suffix };
+    let suffix = if encryption.is_managed_hsm {
+        endpoints.managed_hsm_suffix
+    } else {
+        endpoints.vault_suffix
+    };
     Some(format!("{}.{suffix}", key.vault))
 }
 

@@ -25,7 +25,11 @@ impl CanaryCalls<'_> {
     /// - the key is in a managed HSM, whose roles are its own: nobody granted one to read the key,
     /// - the vault of the key is private, and no router leads there. Azure refuses whoever comes
     ///   the public way, and that says nothing about the identity.
-    pub fn request_line(self, cluster: &ValidatedHostedCluster, component: Component) -> Option<String> {
+    pub fn request_line(
+        self,
+        cluster: &ValidatedHostedCluster,
+        component: Component,
+    ) -> Option<String> {
         if let Some(call) = self.templates.canary.calls.get(&component) {
             return Some(call.clone()).filter(|call| !call.is_empty());
         }

@@ -8,10 +8,10 @@ use super::additions::{DeploymentAdditions, config_mount_json};
 use super::canary::{base_container, key_host};
 use super::{ENCRYPTION_CONFIG_MOUNT, KMS_SOCKET_MOUNT, WorkloadContext, cloud_config_mount};
 use crate::hosted_cluster::EncryptionKey;
+use crate::hosted_cluster::credential_injection::CredentialInjection;
 use crate::hosted_cluster::encryption_config::{
     ENCRYPTION_CONFIG_KEY, ENCRYPTION_CONFIG_SECRET, KeyRole,
 };
-use crate::hosted_cluster::credential_injection::CredentialInjection;
 
 impl WorkloadContext<'_> {
     /// A plugin for each key, where the template has none of its own. The API server of a template
@@ -25,10 +25,13 @@ impl WorkloadContext<'_> {
         let Some(encryption) = &self.cluster.encryption else { return };
         let server = own.consumer.deployment;
         additions.add_volume(json!({"name": KMS_SOCKET_MOUNT.volume, "emptyDir": {}}));
-        let config = cloud_config_mount(&own.consumer).map(|(_, mount)| mount.path()).unwrap_or_default();
+        let config =
+            cloud_config_mount(&own.consumer).map(|(_, mount)| mount.path()).unwrap_or_default();
         for (part, key) in encryption.keys() {
             additions.add_mount(part.container_name(), config_mount_json(KMS_SOCKET_MOUNT));
-            if template.is_some_and(|template| template_container(template, part.container_name()).is_some()) {
+            if template.is_some_and(|template| {
+                template_container(template, part.container_name()).is_some()
+            }) {
                 continue;
             }
             let address = self.inputs.templates.canary.specific_metrics_address();
@@ -38,7 +41,8 @@ impl WorkloadContext<'_> {
             arguments.push("--ciphertext-layout=openshift".to_owned());
             let mut plugin = self.key_plugin_container(part, &arguments);
             if let Some(template) = template {
-                plugin["securityContext"] = sidecar_security_context(&plugin["securityContext"], template, server);
+                plugin["securityContext"] =
+                    sidecar_security_context(&plugin["securityContext"], template, server);
             }
             additions.add_sidecar(plugin);
             // What the plugin mounts as canaries do.
@@ -48,7 +52,11 @@ impl WorkloadContext<'_> {
         }
         if template.is_some() {
             additions.add_mount(server, config_mount_json(KMS_SOCKET_MOUNT));
-            additions.add_secret_volume(ENCRYPTION_CONFIG_SECRET, ENCRYPTION_CONFIG_KEY, ENCRYPTION_CONFIG_MOUNT);
+            additions.add_secret_volume(
+                ENCRYPTION_CONFIG_SECRET,
+                ENCRYPTION_CONFIG_KEY,
+                ENCRYPTION_CONFIG_MOUNT,
+            );
             additions.add_mount(server, config_mount_json(ENCRYPTION_CONFIG_MOUNT));
         }
         if let Some(router) = self.inputs.private_router.filter(|_| encryption.is_private_access) {

@@ -2,7 +2,10 @@ use proptest::prelude::*;
 use serde_json::Map;
 
 use super::*;
-use crate::fixture::{AZURE, KMS, any_changes, example_with_changes, example_inputs, desired_objects_of, validated_cluster};
+use crate::fixture::{
+    AZURE, KMS, any_changes, desired_objects_of, example_inputs, example_with_changes,
+    validated_cluster,
+};
 use crate::objects::{DesiredObject, OwnedKind, desired_objects};
 use crate::templates::WorkloadTemplates;
 use crate::templates::reserved_names::reserved_names;
@@ -11,7 +14,10 @@ use crate::templates::reserved_names::reserved_names;
 fn deployments(changes: &[(String, Value)], templates: &str) -> BTreeMap<String, Value> {
     let wire = example_with_changes(changes);
     let templates = WorkloadTemplates::parse(templates).unwrap();
-    deployments_by_name(&desired_objects(&validated_cluster(&wire), &example_inputs(&wire, &templates)))
+    deployments_by_name(&desired_objects(
+        &validated_cluster(&wire),
+        &example_inputs(&wire, &templates),
+    ))
 }
 
 fn deployments_by_name(objects: &[DesiredObject]) -> BTreeMap<String, Value> {

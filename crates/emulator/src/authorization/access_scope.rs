@@ -63,7 +63,11 @@ impl AccessScope {
     }
 
     /// The id of an extension resource at this scope, such as a role assignment.
-    pub(crate) fn extension_resource_id(&self, resource_type: &str, name: impl fmt::Display) -> String {
+    pub(crate) fn extension_resource_id(
+        &self,
+        resource_type: &str,
+        name: impl fmt::Display,
+    ) -> String {
         format!("{}/providers/{resource_type}/{name}", self.text.trim_end_matches('/'))
     }
 }

@@ -117,9 +117,15 @@ fn no_component_reads_a_vault_secret_or_the_assignments_of_its_group() {
     for component in Component::ALL {
         let authorization = authorization_of_component(component);
         let secret = format!("{VAULT}/secrets/other");
-        assert!(!is_granted(&authorization, ActionPlane::Data, SECRET_READ, &secret), "{component}");
+        assert!(
+            !is_granted(&authorization, ActionPlane::Data, SECRET_READ, &secret),
+            "{component}"
+        );
         let assignments = "Microsoft.Authorization/roleAssignments/read";
-        assert!(!is_granted(&authorization, ActionPlane::Control, assignments, MANAGED), "{component}");
+        assert!(
+            !is_granted(&authorization, ActionPlane::Control, assignments, MANAGED),
+            "{component}"
+        );
     }
 }
 
@@ -139,23 +145,39 @@ fn reading_the_managed_group_itself_is_granted_to_disk_and_control_plane_operato
 #[test]
 fn a_control_plane_right_gives_no_data_plane_right() {
     let contributor = authorization_with(&[(CONTRIBUTOR, "/subscriptions/s")]);
-    assert!(is_granted(&contributor, ActionPlane::Control, "Microsoft.KeyVault/vaults/read", VAULT));
+    assert!(is_granted(
+        &contributor,
+        ActionPlane::Control,
+        "Microsoft.KeyVault/vaults/read",
+        VAULT
+    ));
     assert!(!is_granted(&contributor, ActionPlane::Data, SECRET_READ, VAULT));
 }
 
 #[test]
 fn reading_certificate_private_key_needs_secret_permission() {
     let certificate_user = RoleDefinitionId(uuid::uuid!("db79e9a7-68ee-4b58-9aeb-b90e7c24fcba"));
-    assert!(is_granted(&authorization_with(&[(certificate_user, VAULT)]), ActionPlane::Data, SECRET_READ, VAULT));
-    assert!(!is_granted(&authorization_with(&[(KEY_VAULT_READER, VAULT)]), ActionPlane::Data, SECRET_READ, VAULT));
+    assert!(is_granted(
+        &authorization_with(&[(certificate_user, VAULT)]),
+        ActionPlane::Data,
+        SECRET_READ,
+        VAULT
+    ));
+    assert!(!is_granted(
+        &authorization_with(&[(KEY_VAULT_READER, VAULT)]),
+        ActionPlane::Data,
+        SECRET_READ,
+        VAULT
+    ));
 }
 
 #[test]
 fn a_right_on_one_secret_covers_its_versions_and_no_other_secret() {
     let secret = format!("{VAULT}/secrets/one");
     let reader = authorization_with(&[(RoleDefinitionId::KEY_VAULT_SECRETS_USER, &secret)]);
-    let get =
-        |name: &str| is_granted(&reader, ActionPlane::Data, SECRET_READ, &format!("{VAULT}/secrets/{name}"));
+    let get = |name: &str| {
+        is_granted(&reader, ActionPlane::Data, SECRET_READ, &format!("{VAULT}/secrets/{name}"))
+    };
     assert!(get("one") && get("ONE") && get("one/0123"));
     assert!(!get("one0") && !get("two"));
 }
@@ -163,8 +185,12 @@ fn a_right_on_one_secret_covers_its_versions_and_no_other_secret() {
 #[test]
 fn nearest_miss_names_the_missing_grant() {
     let at = scope(&format!("{NSG}/{}", "providers/Microsoft.Network/networkSecurityGroups/nsg"));
-    let request =
-        |action| AccessRequest { principal_id: CALLER, plane: ActionPlane::Control, action, scope: &at };
+    let request = |action| AccessRequest {
+        principal_id: CALLER,
+        plane: ActionPlane::Control,
+        action,
+        scope: &at,
+    };
     let cases = [
         (authorization_with(&[]), NSG_READ, "no role assignment"),
         (
@@ -173,7 +199,11 @@ fn nearest_miss_names_the_missing_grant() {
             "is assigned at `/subscriptions/s/resourceGroups/m`",
         ),
         (authorization_with(&[(RoleDefinitionId::FILE, NSG)]), NSG_READ, "lacks the action"),
-        (authorization_with(&[(RoleDefinitionId::FILE, MANAGED)]), NSG_READ, "no assignment of the caller is at"),
+        (
+            authorization_with(&[(RoleDefinitionId::FILE, MANAGED)]),
+            NSG_READ,
+            "no assignment of the caller is at",
+        ),
         (
             authorization_with(&[(CONTRIBUTOR, NSG)]),
             "Microsoft.Authorization/roleAssignments/write",
@@ -185,7 +215,8 @@ fn nearest_miss_names_the_missing_grant() {
         assert!(!explanation.granted);
         assert!(explanation.reason.contains(words), "{}", explanation.reason);
     }
-    let granting = authorization_with(&[(CONTRIBUTOR, "/subscriptions/s")]).explain_decision(request(NSG_READ));
+    let granting = authorization_with(&[(CONTRIBUTOR, "/subscriptions/s")])
+        .explain_decision(request(NSG_READ));
     assert!(granting.granted);
     assert_eq!(granting.role.as_deref(), Some("Contributor"));
 }
@@ -193,7 +224,10 @@ fn nearest_miss_names_the_missing_grant() {
 #[test]
 fn same_assignment_is_created_once() {
     let mut authorization = authorization_with(&[(CONTRIBUTOR, MANAGED)]);
-    assert_eq!(authorization.assign(assignment(1, CONTRIBUTOR, MANAGED)), Ok(AssignOutcome::Unchanged));
+    assert_eq!(
+        authorization.assign(assignment(1, CONTRIBUTOR, MANAGED)),
+        Ok(AssignOutcome::Unchanged)
+    );
     assert_eq!(
         authorization.assign(assignment(1, CONTRIBUTOR, VNET)),
         Err(AssignError::UpdateNotPermitted { name: Uuid::from_u128(1) })

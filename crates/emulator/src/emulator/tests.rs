@@ -193,14 +193,18 @@ async fn fault_rules_apply_in_order_and_are_logged() {
 
     let rule = json!({ "name": "code", "times": 1, "effect": { "type": "token-error", "code": 7_000_214 } });
     assert_eq!(add(rule).await.unwrap().status(), StatusCode::CREATED);
-    assert_eq!(response_json(request_token(&client).await).await["error_codes"], json!([7_000_214]));
+    assert_eq!(
+        response_json(request_token(&client).await).await["error_codes"],
+        json!([7_000_214])
+    );
     let rule = json!({ "name": "cut", "times": 1, "effect": { "type": "reset" } });
     assert_eq!(add(rule).await.unwrap().status(), StatusCode::CREATED);
     let cut = client.get(format!("https://{LOGIN}/common/discovery/keys")).send().await;
     assert!(cut.is_err());
     let unknown = json!({ "name": "x", "effect": { "type": "explode" } });
     assert_eq!(add(unknown).await.unwrap().status(), StatusCode::BAD_REQUEST);
-    let struck: Vec<_> = emulator.request_log().into_iter().filter_map(|entry| entry.fault).collect();
+    let struck: Vec<_> =
+        emulator.request_log().into_iter().filter_map(|entry| entry.fault).collect();
     assert_eq!(struck, ["busy", "code", "cut"]);
 }
 
@@ -253,7 +257,8 @@ async fn app_service_protocol_requires_its_header() {
         "{}/msi/token?api-version=2019-08-01&resource=https://vault.azure.net",
         emulator.proxy_url()
     );
-    let ask = |header: &'static str| direct_client().get(&url).header("X-IDENTITY-HEADER", header).send();
+    let ask =
+        |header: &'static str| direct_client().get(&url).header("X-IDENTITY-HEADER", header).send();
     assert_eq!(ask("wrong").await.unwrap().status(), StatusCode::UNAUTHORIZED);
     assert_eq!(ask("s3cret-header").await.unwrap().status(), StatusCode::OK);
     let world = AzureState { imds: ImdsState::default(), ..testing::azure_with_test_principals() };
@@ -283,8 +288,13 @@ async fn state_and_authority_survive_restart_and_are_locked_to_one_process() {
     let pem = first.ca_pem().to_owned();
     let url = format!("{}/lanyard/v1/faults", first.proxy_url());
     let rule = json!({ "name": "kept", "effect": { "type": "reset" } }).to_string();
-    let added =
-        direct_client().post(&url).header("x-lanyard-control", "1").body(rule).send().await.unwrap();
+    let added = direct_client()
+        .post(&url)
+        .header("x-lanyard-control", "1")
+        .body(rule)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(added.status(), StatusCode::CREATED);
     assert!(matches!(start().await, Err(StartError::Store(StateStoreError::Locked { .. }))));
     // No shutdown: the reply alone promises that the change is on the disk.

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::seed::tests::{SEED_TIME, seeded_nine_identities, nine_identity_plan, seed_azure};
+use crate::seed::tests::{SEED_TIME, nine_identity_plan, seed_azure, seeded_nine_identities};
 
 /// What a component's way depends on: its secret, its principal, its assignments and the right
 /// of the reader.
@@ -83,7 +83,8 @@ fn seeded_fault_plans_remove_only_the_named_objects() {
         (IdentityFault::UnknownApplication, Component::Network),
         (IdentityFault::ArmRole, Component::Ingress),
     ];
-    plan.drills = drills.into_iter().map(|(fault, component)| FaultPlan { fault, component }).collect();
+    plan.drills =
+        drills.into_iter().map(|(fault, component)| FaultPlan { fault, component }).collect();
     let (world, _) = seed_azure(&plan);
     for component in Component::ALL {
         let drill = drills.iter().find(|(_, broken)| *broken == component).map(|(fault, _)| *fault);
@@ -91,10 +92,19 @@ fn seeded_fault_plans_remove_only_the_named_objects() {
         let vault = world.vaults.vault_at_host(&holder.vault_host).unwrap();
         let scope = object_scope(vault, KeyVaultObjectKind::Secret, holder.secret_name.as_str());
         let found = [
-            (IdentityFault::MissingSecret, vault.secrets.object(holder.secret_name.as_str()).is_err()),
+            (
+                IdentityFault::MissingSecret,
+                vault.secrets.object(holder.secret_name.as_str()).is_err(),
+            ),
             (IdentityFault::VaultRole, !world.authorization.iter().any(|held| held.scope == scope)),
-            (IdentityFault::UnknownApplication, world.directory.by_client_id(holder.client_id).is_none()),
-            (IdentityFault::ArmRole, world.authorization.of_principal(holder.object_id).next().is_none()),
+            (
+                IdentityFault::UnknownApplication,
+                world.directory.by_client_id(holder.client_id).is_none(),
+            ),
+            (
+                IdentityFault::ArmRole,
+                world.authorization.of_principal(holder.object_id).next().is_none(),
+            ),
         ];
         for (fault, broken) in found {
             assert_eq!(broken, drill == Some(fault), "{component}: {fault}");

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::{RsaKeyError, RsaKey, RedactedText};
+use super::{RedactedText, RsaKey, RsaKeyError};
 
 /// How a text is padded before RSA (RFC 8017, 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,10 @@ impl RsaKey {
     pub(crate) fn from_jwk_components(numbers: &RsaJwkComponents) -> Result<Self, RsaKeyError> {
         let private = |text: &RedactedText| decode_component(text.expose());
         let components = KeyPairComponents {
-            public_key: PublicKeyComponents { n: decode_component(&numbers.n)?, e: decode_component(&numbers.e)? },
+            public_key: PublicKeyComponents {
+                n: decode_component(&numbers.n)?,
+                e: decode_component(&numbers.e)?,
+            },
             d: private(&numbers.d)?,
             p: private(&numbers.p)?,
             q: private(&numbers.q)?,
@@ -90,8 +93,8 @@ impl RsaKey {
             dQ: private(&numbers.dq)?,
             qInv: private(&numbers.qi)?,
         };
-        let pair =
-            RsaKeyPair::from_components(&components).map_err(|_rejected| RsaKeyError::InvalidComponents)?;
+        let pair = RsaKeyPair::from_components(&components)
+            .map_err(|_rejected| RsaKeyError::InvalidComponents)?;
         Self::from_key_pair(pair)
     }
 
@@ -197,7 +200,10 @@ mod tests {
     #[test]
     fn only_key_sizes_of_key_vault_are_generated() {
         for bits in [512, 1024, 2047, 8192] {
-            assert!(matches!(RsaKey::generate_sized(bits), Err(RsaKeyError::UnsupportedSize { .. })), "{bits}");
+            assert!(
+                matches!(RsaKey::generate_sized(bits), Err(RsaKeyError::UnsupportedSize { .. })),
+                "{bits}"
+            );
         }
     }
 }

@@ -15,8 +15,16 @@ const fn test_operation(id: &'static str, method: Method, path: &'static str) ->
 const TEST_OPERATIONS: &[&[ServiceOperation]] = &[
     &[
         test_operation("Groups_List", Method::GET, "/subscriptions/{subscription}/resourceGroups"),
-        test_operation("Groups_Get", Method::GET, "/subscriptions/{subscription}/resourceGroups/{group}"),
-        test_operation("Groups_Head", Method::HEAD, "/subscriptions/{subscription}/resourceGroups/{group}"),
+        test_operation(
+            "Groups_Get",
+            Method::GET,
+            "/subscriptions/{subscription}/resourceGroups/{group}",
+        ),
+        test_operation(
+            "Groups_Head",
+            Method::HEAD,
+            "/subscriptions/{subscription}/resourceGroups/{group}",
+        ),
     ],
     &[test_operation(
         "Assignments_Put",
@@ -25,7 +33,10 @@ const TEST_OPERATIONS: &[&[ServiceOperation]] = &[
     )],
 ];
 
-fn find_in_table(method: &Method, path: &str) -> Result<(&'static str, PathParameters), Option<&'static str>> {
+fn find_in_table(
+    method: &Method,
+    path: &str,
+) -> Result<(&'static str, PathParameters), Option<&'static str>> {
     let segments: Vec<_> =
         path.split('/').filter(|part| !part.is_empty()).map(ToOwned::to_owned).collect();
     match find_operation(TEST_OPERATIONS, method, &segments) {
@@ -53,7 +64,9 @@ fn wildcard_matches_any_number_of_segments() {
         assert_eq!(parameters.value("scope"), scope);
         assert_eq!(parameters.value("name"), "a");
     }
-    assert!(find_in_table(&Method::PUT, "/providers/Microsoft.Authorization/roleAssignments").is_err());
+    assert!(
+        find_in_table(&Method::PUT, "/providers/Microsoft.Authorization/roleAssignments").is_err()
+    );
 }
 
 #[test]
@@ -76,7 +89,8 @@ fn unknown_operation_returns_the_nearest_one() {
 #[test]
 fn every_service_has_unique_ids_and_reachable_paths() {
     for service in AzureService::ALL {
-        let rows: Vec<_> = crate::services::operations_of_service(service).iter().copied().flatten().collect();
+        let rows: Vec<_> =
+            crate::services::operations_of_service(service).iter().copied().flatten().collect();
         for (at, row) in rows.iter().enumerate() {
             let before = &rows[..at];
             assert!(before.iter().all(|other| other.id != row.id), "{service:?}: {}", row.id);

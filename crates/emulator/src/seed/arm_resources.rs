@@ -4,7 +4,7 @@ use lanyard_vocabulary::ArmResourceId;
 use serde_json::{Value, json};
 
 use super::AzureSeeder;
-use crate::services::arm::{RESOURCE_GROUP_TYPE, ArmResource, Subscription};
+use crate::services::arm::{ArmResource, RESOURCE_GROUP_TYPE, Subscription};
 
 /// The resource group of the platform: vaults, and the identity of the node.
 const PLATFORM_GROUP: &str = "platform";
@@ -83,7 +83,9 @@ impl AzureSeeder<'_> {
     fn separate_subnet_network(&self) -> Option<ArmResourceId> {
         let subnet = &self.plan.subnet_id;
         let name = subnet.name_of("virtualNetworks")?;
-        let parent = self.resource_group_of(subnet).provider_resource("Microsoft.Network/virtualNetworks", name);
+        let parent = self
+            .resource_group_of(subnet)
+            .provider_resource("Microsoft.Network/virtualNetworks", name);
         (!self.plan.vnet_id.contains(subnet)).then_some(parent)
     }
 
@@ -136,7 +138,9 @@ impl AzureSeeder<'_> {
             }),
         );
         let nic = format!("{}-worker-0-nic", plan.infra_id);
-        let nic = self.managed_resource_group().provider_resource("Microsoft.Network/networkInterfaces", &nic);
+        let nic = self
+            .managed_resource_group()
+            .provider_resource("Microsoft.Network/networkInterfaces", &nic);
         self.add_regional_resource(
             nic,
             json!({
@@ -156,9 +160,13 @@ impl AzureSeeder<'_> {
         let name = format!("{}-worker-0", self.plan.infra_id);
         let group = self.managed_resource_group();
         let disk = group.provider_resource("Microsoft.Compute/disks", &format!("{name}_OSDisk"));
-        let nic = group.provider_resource("Microsoft.Network/networkInterfaces", &format!("{name}-nic"));
+        let nic =
+            group.provider_resource("Microsoft.Network/networkInterfaces", &format!("{name}-nic"));
         let machine = group.provider_resource("Microsoft.Compute/virtualMachines", &name);
-        self.add_regional_resource(disk.clone(), json!({ "diskSizeGB": 120, "diskState": "Attached" }));
+        self.add_regional_resource(
+            disk.clone(),
+            json!({ "diskSizeGB": 120, "diskState": "Attached" }),
+        );
         self.add_regional_resource(
             machine,
             json!({
@@ -174,7 +182,9 @@ impl AzureSeeder<'_> {
         let letters = self.plan.infra_id.as_str().chars().filter(char::is_ascii_alphanumeric);
         let name: String =
             "registry".chars().chain(letters).take(24).map(|c| c.to_ascii_lowercase()).collect();
-        let account = self.managed_resource_group().provider_resource("Microsoft.Storage/storageAccounts", &name);
+        let account = self
+            .managed_resource_group()
+            .provider_resource("Microsoft.Storage/storageAccounts", &name);
         self.add_regional_resource(
             account.clone(),
             json!({
@@ -184,20 +194,26 @@ impl AzureSeeder<'_> {
             }),
         );
         let blobs = account.child("blobServices", "default");
-        self.add_regional_resource(blobs.child("containers", "image-registry"), json!({ "publicAccess": "None" }));
+        self.add_regional_resource(
+            blobs.child("containers", "image-registry"),
+            json!({ "publicAccess": "None" }),
+        );
         let files = account.child("fileServices", "default");
         self.add_regional_resource(files.child("shares", "volumes"), json!({ "shareQuota": 100 }));
     }
 
     fn add_dns(&mut self) {
         let (zone, plan) = (self.plan.dns_zone.name.clone(), self.plan);
-        let public = self.dns_resource_group().provider_resource("Microsoft.Network/dnsZones", &zone);
+        let public =
+            self.dns_resource_group().provider_resource("Microsoft.Network/dnsZones", &zone);
         self.add_global_resource(
             public,
             json!({ "nameServers": ["ns1-01.azure-dns.com."], "zoneType": "Public" }),
         );
         let private = format!("{}.{zone}", plan.infra_id);
-        let private = self.managed_resource_group().provider_resource("Microsoft.Network/privateDnsZones", &private);
+        let private = self
+            .managed_resource_group()
+            .provider_resource("Microsoft.Network/privateDnsZones", &private);
         self.add_global_resource(private.clone(), json!({ "numberOfRecordSets": 2 }));
         let record = json!({ "ttl": 30, "aRecords": [{ "ipv4Address": "10.0.0.4" }] });
         self.add_dns_record(private.child("A", "*.apps"), record);

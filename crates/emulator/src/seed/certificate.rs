@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::SeedError;
 use crate::certificates::{common_name, set_validity};
 use crate::directory::CertificateAuthority;
-use crate::keys::{RsaKeyError, RsaKey};
+use crate::keys::{RsaKey, RsaKeyError};
 
 /// When a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,9 +63,12 @@ pub(super) fn issue_leaf_certificate(
 }
 
 /// A self-signed certificate for client authentication, DER.
-pub(super) fn self_signed_leaf_certificate(leaf: &LeafCertificateSpec<'_>) -> Result<Vec<u8>, SeedError> {
-    let certificate =
-        leaf_params(leaf).self_signed(&RcgenRsaSigner::new(leaf.key)?).map_err(SeedError::Certificate)?;
+pub(super) fn self_signed_leaf_certificate(
+    leaf: &LeafCertificateSpec<'_>,
+) -> Result<Vec<u8>, SeedError> {
+    let certificate = leaf_params(leaf)
+        .self_signed(&RcgenRsaSigner::new(leaf.key)?)
+        .map_err(SeedError::Certificate)?;
     Ok(certificate.der().to_vec())
 }
 

@@ -3,18 +3,21 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use lanyard_vocabulary::{EntraClientId, Component, SecretName};
+use lanyard_vocabulary::{Component, EntraClientId, SecretName};
 use serde::Serialize;
 
-use super::certificate::{LeafCertificateSpec, CertificateValidityPeriod};
+use super::certificate::{CertificateValidityPeriod, LeafCertificateSpec};
 use super::document::CredentialDates;
 use super::tenants::MSI_AUTHORITY;
 use super::{ComponentIdentity, SeedError, bundle, certificate, document};
-use crate::operation_context::IdGenerator;
-use crate::fault_plan::IdentityFault;
-use crate::keys::{RsaKey, RedactedText};
-use crate::services::keyvault::{StoredObjectAttributes, MAX_VALUE_BYTES, DeletedNameConflict, SecretContent, StoredObjectVersion};
 use crate::azure_state::AzureState;
+use crate::fault_plan::IdentityFault;
+use crate::keys::{RedactedText, RsaKey};
+use crate::operation_context::IdGenerator;
+use crate::services::keyvault::{
+    DeletedNameConflict, MAX_VALUE_BYTES, SecretContent, StoredObjectAttributes,
+    StoredObjectVersion,
+};
 
 /// A credential that was issued: what may be told of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,10 +58,17 @@ pub(crate) fn rotate_credential(
     now: Timestamp,
     padding: usize,
 ) -> Result<IssuedCredential, SeedError> {
-    let holder = world.roster.component_identity(component).ok_or(SeedError::ComponentIdentityMissing { component })?;
+    let holder = world
+        .roster
+        .component_identity(component)
+        .ok_or(SeedError::ComponentIdentityMissing { component })?;
     let decoy = holder.has_wrong_key();
     let generate = || RsaKey::generate().map_err(SeedError::key_generation_error);
-    let material = CredentialMaterial { key: generate()?, mismatched_key: decoy.then(generate).transpose()?, padding };
+    let material = CredentialMaterial {
+        key: generate()?,
+        mismatched_key: decoy.then(generate).transpose()?,
+        padding,
+    };
     issue_credential(world, component, ids, now, &material)
 }
 
@@ -70,11 +80,15 @@ pub(super) fn issue_credential(
     now: Timestamp,
     material: &CredentialMaterial,
 ) -> Result<IssuedCredential, SeedError> {
-    let holder =
-        world.roster.component_identity(component).cloned().ok_or(SeedError::ComponentIdentityMissing { component })?;
+    let holder = world
+        .roster
+        .component_identity(component)
+        .cloned()
+        .ok_or(SeedError::ComponentIdentityMissing { component })?;
     let stamps = CredentialDates::starting_at(next_not_before(&holder, now));
     let bundle = build_certificate_bundle(world, &holder, ids, stamps, material)?;
-    let text = document::write_document(&holder, &holder.tenant, &bundle, stamps, material.padding)?;
+    let text =
+        document::write_document(&holder, &holder.tenant, &bundle, stamps, material.padding)?;
     let value = document::encode_secret_value(holder.stored_encoding(), &text);
     let bytes = value.len();
     if bytes > MAX_VALUE_BYTES {
@@ -82,14 +96,16 @@ pub(super) fn issue_credential(
     }
     let id = ids.next_hex32();
     let version = secret_version(id.clone(), value, stamps, now);
-    let vault =
-        world.vaults.vault_at_host_mut(&holder.vault_host).ok_or(SeedError::SeedObjectMissing { what: "vault" })?;
-    vault.secrets.push_version(holder.secret_name.as_str(), version).map_err(|DeletedNameConflict| {
-        SeedError::SecretDeleted {
+    let vault = world
+        .vaults
+        .vault_at_host_mut(&holder.vault_host)
+        .ok_or(SeedError::SeedObjectMissing { what: "vault" })?;
+    vault.secrets.push_version(holder.secret_name.as_str(), version).map_err(
+        |DeletedNameConflict| SeedError::SecretDeleted {
             vault: holder.vault_host.clone(),
             secret: holder.secret_name.to_string(),
-        }
-    })?;
+        },
+    )?;
     let not_before = stamps.validity.not_before;
     for held in world.roster.identities_sharing_secret_mut(&holder) {
         held.not_before = Some(not_before);
@@ -132,7 +148,12 @@ fn build_certificate_bundle(
         stamps.validity
     };
     let subject = certificate_subject(holder.client_id);
-    let leaf = LeafCertificateSpec { subject: &subject, serial: ids.next_uuid(), validity, key: &material.key };
+    let leaf = LeafCertificateSpec {
+        subject: &subject,
+        serial: ids.next_uuid(),
+        validity,
+        key: &material.key,
+    };
     let leaf = certificate::issue_leaf_certificate(MSI_AUTHORITY, authority, &leaf)?;
     let key = material.mismatched_key.as_ref().unwrap_or(&material.key);
     bundle::encode_bundle(holder.bundle, key, &[&leaf, &authority.certificate])
@@ -143,7 +164,10 @@ fn expired_validity(validity: CertificateValidityPeriod) -> CertificateValidityP
     let day = SignedDuration::from_hours(24);
     let length = validity.not_before.duration_until(validity.not_after);
     let not_after = validity.not_before.checked_sub(day).unwrap_or(validity.not_before);
-    CertificateValidityPeriod { not_before: not_after.checked_sub(length).unwrap_or(not_after), not_after }
+    CertificateValidityPeriod {
+        not_before: not_after.checked_sub(length).unwrap_or(not_after),
+        not_after,
+    }
 }
 
 /// The common name in the certificates of an identity.

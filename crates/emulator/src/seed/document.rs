@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use lanyard_vocabulary::{ObjectEncoding, EntraTenantId};
+use lanyard_vocabulary::{EntraTenantId, ObjectEncoding};
 use serde::Serialize;
 use zeroize::Zeroizing;
 

@@ -1,14 +1,16 @@
 //! User-assigned identities: those of the components, with roles and credentials, and that of the
 //! node.
 
-use lanyard_vocabulary::{ArmResourceId, EntraClientId, RoleDefinitionId, RoleScope, EntraTenantId};
+use lanyard_vocabulary::{
+    ArmResourceId, EntraClientId, EntraTenantId, RoleDefinitionId, RoleScope,
+};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::certificate_subject;
 use super::plan::IdentityPlan;
 use super::tenants::MSI_AUTHORITY;
-use super::{ComponentIdentity, AzureSeeder, SeedError, credential};
+use super::{AzureSeeder, ComponentIdentity, SeedError, credential};
 use crate::authorization::{AccessScope, RoleAssignment};
 use crate::directory::{Principal, PrincipalKind, SubjectNameIssuer};
 use crate::services::keyvault::{KeyVaultObjectKind, object_scope};
@@ -28,7 +30,11 @@ impl AzureSeeder<'_> {
                 continue;
             }
             let key = self.keys.take()?;
-            let decoy = self.world.roster.component_identity(component).is_some_and(ComponentIdentity::has_wrong_key);
+            let decoy = self
+                .world
+                .roster
+                .component_identity(component)
+                .is_some_and(ComponentIdentity::has_wrong_key);
             let decoy = decoy.then(|| self.keys.take()).transpose()?;
             credential::issue_credential(
                 self.world,
@@ -55,7 +61,9 @@ impl AzureSeeder<'_> {
             let broken = plan.identities.iter().find(|row| row.component == drill.component);
             drill.component == component
                 || drill.fault.changes_secret_value()
-                    && broken.is_some_and(|broken| broken.secret_name_key() == identity.secret_name_key())
+                    && broken.is_some_and(|broken| {
+                        broken.secret_name_key() == identity.secret_name_key()
+                    })
         });
         ComponentIdentity {
             component,
@@ -144,7 +152,9 @@ impl AzureSeeder<'_> {
         for scope in facts.scopes {
             let scope = match scope {
                 RoleScope::ManagedResourceGroup => self.managed_resource_group(),
-                RoleScope::SecurityGroupResourceGroup => self.resource_group_of(&plan.security_group_id),
+                RoleScope::SecurityGroupResourceGroup => {
+                    self.resource_group_of(&plan.security_group_id)
+                }
                 RoleScope::VnetResourceGroup => self.resource_group_of(&plan.vnet_id),
                 RoleScope::DnsResourceGroup => self.dns_resource_group(),
                 RoleScope::KeyVault => self.vault_id(key_vault),
@@ -160,7 +170,8 @@ impl AzureSeeder<'_> {
     pub(super) fn add_vault_reader(&mut self) {
         let plan = self.plan;
         let client_id = plan.vault_reader_client_id;
-        let resource_id = Self::user_assigned_identity_id(&self.platform_resource_group(), VAULT_READER_NAME);
+        let resource_id =
+            Self::user_assigned_identity_id(&self.platform_resource_group(), VAULT_READER_NAME);
         let reader = self.add_user_assigned_identity(&resource_id, &plan.vault.tenant, client_id);
         self.world.imds.assigned.push(client_id);
         let host = self.vault_host(&plan.vault.name);

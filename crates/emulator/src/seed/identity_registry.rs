@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::{
-    ArmResourceId, EntraClientId, Cloud, Component, ObjectEncoding, SecretName, EntraTenantId,
+    ArmResourceId, Cloud, Component, EntraClientId, EntraTenantId, ObjectEncoding, SecretName,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -96,22 +96,34 @@ impl IdentityRegistry {
     }
 
     /// The row of a component, to change.
-    pub(crate) fn component_identity_mut(&mut self, component: Component) -> Option<&mut ComponentIdentity> {
+    pub(crate) fn component_identity_mut(
+        &mut self,
+        component: Component,
+    ) -> Option<&mut ComponentIdentity> {
         self.holders.iter_mut().find(|holder| holder.component == component)
     }
 
     /// The rows whose credential is in the same vault secret as that of `row`.
-    pub(crate) fn identities_sharing_secret(&self, row: &ComponentIdentity) -> impl Iterator<Item = &ComponentIdentity> {
+    pub(crate) fn identities_sharing_secret(
+        &self,
+        row: &ComponentIdentity,
+    ) -> impl Iterator<Item = &ComponentIdentity> {
         self.holders.iter().filter(|other| other.shares_secret(row))
     }
 
     /// The rows whose credential is in the same vault secret as that of `row`, to change.
-    pub(crate) fn identities_sharing_secret_mut(&mut self, row: &ComponentIdentity) -> impl Iterator<Item = &mut ComponentIdentity> {
+    pub(crate) fn identities_sharing_secret_mut(
+        &mut self,
+        row: &ComponentIdentity,
+    ) -> impl Iterator<Item = &mut ComponentIdentity> {
         self.holders.iter_mut().filter(|other| other.shares_secret(row))
     }
 
     /// The rows of a client id.
-    pub(crate) fn identities_of_client(&self, client: EntraClientId) -> impl Iterator<Item = &ComponentIdentity> {
+    pub(crate) fn identities_of_client(
+        &self,
+        client: EntraClientId,
+    ) -> impl Iterator<Item = &ComponentIdentity> {
         self.holders.iter().filter(move |holder| holder.client_id == client)
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_vocabulary::{
-    ArmResourceId, EntraClientId, Cloud, Component, InfraId, ObjectEncoding, SecretName, SubscriptionId,
-    EntraTenantId, VaultName,
+    ArmResourceId, Cloud, Component, EntraClientId, EntraTenantId, InfraId, ObjectEncoding,
+    SecretName, SubscriptionId, VaultName,
 };
 use serde::{Deserialize, Serialize};
 

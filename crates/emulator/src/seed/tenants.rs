@@ -23,7 +23,8 @@ impl AzureSeeder<'_> {
         }
         if !self.world.directory.authorities.contains_key(MSI_AUTHORITY) {
             let (key, serial) = (self.keys.take()?, self.ids.next_uuid());
-            let authority = create_authority(MSI_AUTHORITY, key, serial, validity_of_years(self.now, 10))?;
+            let authority =
+                create_authority(MSI_AUTHORITY, key, serial, validity_of_years(self.now, 10))?;
             self.world.directory.authorities.insert(MSI_AUTHORITY.to_owned(), authority);
         }
         Ok(())
@@ -32,5 +33,8 @@ impl AzureSeeder<'_> {
 
 /// A validity that began a day ago and ends in `years` years.
 pub(super) fn validity_of_years(now: Timestamp, years: i64) -> CertificateValidityPeriod {
-    CertificateValidityPeriod { not_before: days_after(now, -1), not_after: days_after(now, 365 * years) }
+    CertificateValidityPeriod {
+        not_before: days_after(now, -1),
+        not_after: days_after(now, 365 * years),
+    }
 }

@@ -16,17 +16,17 @@ use uuid::{Uuid, uuid};
 
 use super::certificate::{LeafCertificateSpec, self_signed_leaf_certificate};
 use super::tenants::validity_of_years;
-use super::{CredentialBundleFormat, TestClients, AzureSeeder, SeedError, bundle};
-use crate::operation_context::IdGenerator;
+use super::{AzureSeeder, CredentialBundleFormat, SeedError, TestClients, bundle};
+use crate::azure_state::AzureState;
 use crate::directory::{
     ClientSecret, FederatedCredential, KeyCredential, Principal, PrincipalKind, TrustedIssuer,
 };
-use crate::keys::{RsaKeyError, RsaKey, RedactedText};
+use crate::keys::{RedactedText, RsaKey, RsaKeyError};
+use crate::operation_context::IdGenerator;
 use crate::services::keyvault::{
-    StoredObjectAttributes, CertificateContent, EllipticCurvePoint, KeyContent, DeletedNameConflict, SecretContent, EmulatedVault,
-    StoredVaultKey, StoredObjectVersion,
+    CertificateContent, DeletedNameConflict, EllipticCurvePoint, EmulatedVault, KeyContent,
+    SecretContent, StoredObjectAttributes, StoredObjectVersion, StoredVaultKey,
 };
-use crate::azure_state::AzureState;
 
 /// The keys that guests need: one certificate, one issuer.
 pub(super) const KEY_COUNT: usize = 2;
@@ -110,7 +110,8 @@ pub(crate) fn mint_subject_token(
 impl AzureSeeder<'_> {
     pub(super) fn add_test_clients(&mut self) -> Result<(), SeedError> {
         let secret_client = self.add_application("guest-secret");
-        let secret = RedactedText::new(format!("{}{}", self.ids.next_hex32(), self.ids.next_hex32()));
+        let secret =
+            RedactedText::new(format!("{}{}", self.ids.next_hex32(), self.ids.next_hex32()));
         let certificate_client = self.add_application("guest-certificate");
         let key = self.keys.take()?;
         let der = self_signed_leaf_certificate(&LeafCertificateSpec {
@@ -184,7 +185,8 @@ impl AzureSeeder<'_> {
     /// A user-assigned identity that tokens of the seeded issuer may stand for.
     fn add_federated_identity(&mut self) -> Result<EntraClientId, SeedError> {
         let client_id = EntraClientId::from(self.ids.next_uuid());
-        let resource_id = Self::user_assigned_identity_id(&self.platform_resource_group(), "guest-workload");
+        let resource_id =
+            Self::user_assigned_identity_id(&self.platform_resource_group(), "guest-workload");
         self.add_user_assigned_identity(&resource_id, &self.plan.tenant, client_id);
         if let Some(principal) = self.world.directory.by_client_id_mut(client_id) {
             principal.federated_credentials.push(FederatedCredential {
@@ -241,7 +243,8 @@ impl AzureSeeder<'_> {
             x: URL_SAFE_NO_PAD.encode(x),
             y: URL_SAFE_NO_PAD.encode(y),
         };
-        let content = KeyContent { key: StoredVaultKey::Curve(point), managed: false, operations: None };
+        let content =
+            KeyContent { key: StoredVaultKey::Curve(point), managed: false, operations: None };
         let (id, attributes) = (self.ids.next_hex32(), StoredObjectAttributes::new(self.now));
         let (host, vault) = self.test_client_vault()?;
         vault
@@ -262,7 +265,9 @@ impl AzureSeeder<'_> {
         // The vault hands out PEM as it is and PKCS#12 in base64.
         let value = match form {
             CredentialBundleFormat::Pem => String::from_utf8_lossy(&bundle).into_owned(),
-            CredentialBundleFormat::LegacyPkcs12 | CredentialBundleFormat::ModernPkcs12 => STANDARD.encode(&bundle),
+            CredentialBundleFormat::LegacyPkcs12 | CredentialBundleFormat::ModernPkcs12 => {
+                STANDARD.encode(&bundle)
+            }
         };
         let validity = validity_of_years(self.now, 1);
         let mut attributes = StoredObjectAttributes::new(self.now);
@@ -284,13 +289,21 @@ impl AzureSeeder<'_> {
         vault
             .secrets
             .push_version(name, vault_object_version(&id, attributes, secret))
-            .and_then(|()| vault.keys.push_version(name, vault_object_version(&id, attributes, key)))
-            .and_then(|()| vault.certificates.push_version(name, vault_object_version(&id, attributes, certificate)))
+            .and_then(|()| {
+                vault.keys.push_version(name, vault_object_version(&id, attributes, key))
+            })
+            .and_then(|()| {
+                vault
+                    .certificates
+                    .push_version(name, vault_object_version(&id, attributes, certificate))
+            })
             .map_err(|DeletedNameConflict| secret_deleted_error(host, name))
     }
 
     fn required_test_client_vault_name(&self) -> Result<VaultName, SeedError> {
-        self.plan.test_client_vault_name().ok_or(SeedError::SeedObjectMissing { what: "name for the guests' vault" })
+        self.plan
+            .test_client_vault_name()
+            .ok_or(SeedError::SeedObjectMissing { what: "name for the guests' vault" })
     }
 
     /// The vault of the guests is a resource of the managed group, which they see.
@@ -306,7 +319,12 @@ impl AzureSeeder<'_> {
 
     /// Gives a guest the vault objects of the guests and the sight of the managed group; the
     /// owner gets the subscription instead of the sight.
-    fn grant_test_client_access(&mut self, client: EntraClientId, vault: &ArmResourceId, owner: bool) {
+    fn grant_test_client_access(
+        &mut self,
+        client: EntraClientId,
+        vault: &ArmResourceId,
+        owner: bool,
+    ) {
         let Some(object) = self.world.directory.by_client_id(client).map(|known| known.object_id)
         else {
             return;
@@ -335,6 +353,10 @@ fn secret_deleted_error(vault: String, secret: &str) -> SeedError {
     SeedError::SecretDeleted { vault, secret: secret.to_owned() }
 }
 
-fn vault_object_version<T>(id: &str, attributes: StoredObjectAttributes, content: T) -> StoredObjectVersion<T> {
+fn vault_object_version<T>(
+    id: &str,
+    attributes: StoredObjectAttributes,
+    content: T,
+) -> StoredObjectVersion<T> {
     StoredObjectVersion { id: id.to_owned(), attributes, tags: BTreeMap::new(), content }
 }

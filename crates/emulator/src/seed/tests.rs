@@ -5,16 +5,18 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
 use lanyard_clock::Clock as _;
-use lanyard_vocabulary::{EntraClientId, Cloud, ObjectEncoding};
+use lanyard_vocabulary::{Cloud, EntraClientId, ObjectEncoding};
 use p12_keystore::Pkcs12Archive;
 use serde_json::Value;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::*;
 use crate::fault_plan::{FaultPlan, IdentityFault};
-use crate::services::keyvault::{EllipticCurvePoint, KeyContent, SecretContent, StoredVaultKey, StoredObjectVersion};
+use crate::services::keyvault::{
+    EllipticCurvePoint, KeyContent, SecretContent, StoredObjectVersion, StoredVaultKey,
+};
 use crate::testing::EngineFixture;
-use crate::token::{TokenGrant, ClientAuthMethod, issue_access_token};
+use crate::token::{ClientAuthMethod, TokenGrant, issue_access_token};
 
 /// `crate::testing::start_time`.
 pub(crate) const SEED_TIME: Timestamp = Timestamp::constant(1_795_262_400, 0);
@@ -27,7 +29,11 @@ fn parse_value<T: FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
 pub(crate) fn nine_identity_plan() -> SeedPlan {
     let group = "/subscriptions/sub/resourceGroups";
     let vnet = format!("{group}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet");
-    let bundles = [CredentialBundleFormat::Pem, CredentialBundleFormat::LegacyPkcs12, CredentialBundleFormat::ModernPkcs12];
+    let bundles = [
+        CredentialBundleFormat::Pem,
+        CredentialBundleFormat::LegacyPkcs12,
+        CredentialBundleFormat::ModernPkcs12,
+    ];
     let identity = |(at, component): (usize, Component)| IdentityPlan {
         component,
         client_id: None,
@@ -52,7 +58,11 @@ pub(crate) fn nine_identity_plan() -> SeedPlan {
             name: parse_value("Platform-kv"),
             tenant: parse_value("22222222-2222-4222-8222-222222222222"),
         },
-        kms_key: Some(KmsKeyPlan { vault: parse_value("demo-kms"), name: parse_value("etcd"), version: None }),
+        kms_key: Some(KmsKeyPlan {
+            vault: parse_value("demo-kms"),
+            name: parse_value("etcd"),
+            version: None,
+        }),
         vault_reader_client_id: parse_value("33333333-3333-4333-8333-333333333333"),
         identities: Component::ALL.into_iter().enumerate().map(identity).collect(),
         drills: Vec::new(),
@@ -72,13 +82,23 @@ pub(crate) fn seeded_nine_identities() -> (AzureState, IdGenerator) {
 }
 
 /// An access token of a principal, as the token service issues it.
-pub(crate) fn issue_access_token_for(probe: &EngineFixture, client: EntraClientId, resource: &str) -> String {
+pub(crate) fn issue_access_token_for(
+    probe: &EngineFixture,
+    client: EntraClientId,
+    resource: &str,
+) -> String {
     let state = &mut *probe.engine.state();
     let principal = state.azure.directory.by_client_id(client).unwrap();
     let tenant = state.azure.directory.tenant(principal.tenant.as_str()).unwrap();
-    let grant = TokenGrant { principal, resource, auth_method: ClientAuthMethod::KeyOrToken, cloud: Cloud::Public };
+    let grant = TokenGrant {
+        principal,
+        resource,
+        auth_method: ClientAuthMethod::KeyOrToken,
+        cloud: Cloud::Public,
+    };
     let issued =
-        issue_access_token(state.azure.tokens, tenant, grant, probe.clock.now(), &mut state.ids).unwrap();
+        issue_access_token(state.azure.tokens, tenant, grant, probe.clock.now(), &mut state.ids)
+            .unwrap();
     issued.token.expose().to_owned()
 }
 
@@ -113,12 +133,18 @@ fn decode_secret_value(encoding: ObjectEncoding, text: &str) -> Vec<u8> {
 
 fn credential_document(world: &AzureState, component: Component) -> Value {
     let holder = world.roster.component_identity(component).unwrap();
-    let text = decode_secret_value(holder.encoding, latest_secret(world, component).content.value.expose());
+    let text = decode_secret_value(
+        holder.encoding,
+        latest_secret(world, component).content.value.expose(),
+    );
     serde_json::from_slice(&text).unwrap()
 }
 
 /// The key (PKCS#8) and the certificates of a document, leaf first.
-fn key_and_certificates(document: &Value, bundle: CredentialBundleFormat) -> (Vec<u8>, Vec<Vec<u8>>) {
+fn key_and_certificates(
+    document: &Value,
+    bundle: CredentialBundleFormat,
+) -> (Vec<u8>, Vec<Vec<u8>>) {
     let bytes = STANDARD.decode(document["client_secret"].as_str().unwrap()).unwrap();
     if bundle == CredentialBundleFormat::Pem {
         let text = String::from_utf8(bytes).unwrap();
@@ -180,7 +206,8 @@ fn certificates_come_from_the_authority_and_match_their_keys_in_every_bundle() {
     let (_, authority) = X509Certificate::from_der(&authority.certificate).unwrap();
     for component in Component::ALL {
         let holder = world.roster.component_identity(component).unwrap();
-        let (key, chain) = key_and_certificates(&credential_document(&world, component), holder.bundle);
+        let (key, chain) =
+            key_and_certificates(&credential_document(&world, component), holder.bundle);
         let (_, leaf) = X509Certificate::from_der(&chain[0]).unwrap();
         assert_eq!(chain.len(), 2);
         assert_eq!(leaf.issuer(), authority.subject());
@@ -211,9 +238,11 @@ fn rotation_writes_a_new_version_with_later_not_before_and_new_key() {
 
 #[test]
 fn padding_grows_the_document_up_to_the_secret_size_limit() {
-    let (mut world, mut ids) = seed_azure(&plan_with_one_identity(Component::CloudProvider, |_| {}));
-    let mut issue =
-        |padding| rotate_credential(&mut world, Component::CloudProvider, &mut ids, SEED_TIME, padding);
+    let (mut world, mut ids) =
+        seed_azure(&plan_with_one_identity(Component::CloudProvider, |_| {}));
+    let mut issue = |padding| {
+        rotate_credential(&mut world, Component::CloudProvider, &mut ids, SEED_TIME, padding)
+    };
     let plain = issue(0).unwrap().bytes;
     assert!((4_000..9_000).contains(&plain), "{plain}");
     let padded = issue(10_000).unwrap().bytes;
@@ -226,7 +255,10 @@ fn padding_grows_the_document_up_to_the_secret_size_limit() {
 fn value_faults_break_the_documented_part() {
     let broken = |fault| {
         let drill = FaultPlan { fault, component: Component::CloudProvider };
-        seed_azure(&plan_with_one_identity(Component::CloudProvider, |plan| plan.drills.push(drill))).0
+        seed_azure(&plan_with_one_identity(Component::CloudProvider, |plan| {
+            plan.drills.push(drill)
+        }))
+        .0
     };
     let component = Component::CloudProvider;
     let encoded = broken(IdentityFault::Encoding);
@@ -241,7 +273,10 @@ fn value_faults_break_the_documented_part() {
     assert!(leaf.validity().not_after.timestamp() < SEED_TIME.as_second());
     assert!(claims["not_after"].as_str().unwrap().parse::<Timestamp>().unwrap() > SEED_TIME);
 
-    let (key, chain) = key_and_certificates(&credential_document(&broken(IdentityFault::KeyMismatch), component), CredentialBundleFormat::Pem);
+    let (key, chain) = key_and_certificates(
+        &credential_document(&broken(IdentityFault::KeyMismatch), component),
+        CredentialBundleFormat::Pem,
+    );
     let (_, leaf) = X509Certificate::from_der(&chain[0]).unwrap();
     let public = RsaKey::from_pkcs8(key).public_der().unwrap();
     assert_ne!(leaf.public_key().subject_public_key.data.as_ref(), public);
@@ -262,8 +297,10 @@ fn plan_problems_are_all_reported_before_seeding() {
     plan.identities[1].secret_name = parse_value("DEMO-cloud-provider");
     plan.identities[2].client_id = Some(plan.vault_reader_client_id);
     plan.identities[3].component = Component::Kms;
-    plan.drills.push(FaultPlan { fault: IdentityFault::Expired, component: Component::ImageRegistry });
-    let fields: Vec<_> = plan.validation_problems().into_iter().map(|problem| problem.field).collect();
+    plan.drills
+        .push(FaultPlan { fault: IdentityFault::Expired, component: Component::ImageRegistry });
+    let fields: Vec<_> =
+        plan.validation_problems().into_iter().map(|problem| problem.field).collect();
     assert_eq!(
         fields,
         [
@@ -321,8 +358,10 @@ fn components_sharing_a_secret_or_client_id_share_an_identity() {
         latest_secret(&world, holders[1].component).id
     );
 
-    let first = rotate_credential(&mut world, holders[0].component, &mut ids, SEED_TIME, 0).unwrap();
-    let second = rotate_credential(&mut world, holders[1].component, &mut ids, SEED_TIME, 0).unwrap();
+    let first =
+        rotate_credential(&mut world, holders[0].component, &mut ids, SEED_TIME, 0).unwrap();
+    let second =
+        rotate_credential(&mut world, holders[1].component, &mut ids, SEED_TIME, 0).unwrap();
     assert!(first.not_before < second.not_before, "one secret, one order of its credentials");
     let drill = FaultPlan { fault: IdentityFault::Encoding, component: holders[0].component };
     fault_plan::apply_fault_plan(&mut world, drill, &mut ids, SEED_TIME).unwrap();
@@ -413,7 +452,9 @@ fn test_clients_get_a_signed_subject_token_and_vault_objects() {
         ("guest-key-p521", "P-521", 88),
     ] {
         let (_, version) = vault.keys.version(name, None).unwrap();
-        let StoredVaultKey::Curve(point) = &version.content.key else { panic!("{name} is no curve") };
+        let StoredVaultKey::Curve(point) = &version.content.key else {
+            panic!("{name} is no curve")
+        };
         let EllipticCurvePoint { crv, x, y } = point;
         assert_eq!((crv.as_str(), x.len(), y.len()), (curve, digits, digits), "{name}");
         let stored = serde_json::to_string(&version.content).unwrap();

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use lanyard_vocabulary::{ArmResourceId, SecretName, EntraTenantId, VaultName};
+use lanyard_vocabulary::{ArmResourceId, EntraTenantId, SecretName, VaultName};
 use serde_json::json;
 
 use super::{AzureSeeder, SeedError};
 use crate::services::keyvault::{
-    StoredObjectAttributes, KeyContent, DeletedNameConflict, EmulatedVault, VaultSettings, StoredObjectVersion,
+    DeletedNameConflict, EmulatedVault, KeyContent, StoredObjectAttributes, StoredObjectVersion,
+    VaultSettings,
 };
 
 impl AzureSeeder<'_> {
@@ -69,14 +70,20 @@ impl AzureSeeder<'_> {
     ) -> Result<(), SeedError> {
         let content =
             KeyContent { key: self.keys.take()?.into(), managed: false, operations: None };
-        let version =
-            StoredObjectVersion { id, attributes: StoredObjectAttributes::new(self.now), tags: BTreeMap::new(), content };
+        let version = StoredObjectVersion {
+            id,
+            attributes: StoredObjectAttributes::new(self.now),
+            tags: BTreeMap::new(),
+            content,
+        };
         let host = self.vault_host(vault);
-        let vault =
-            self.world.vaults.vault_at_host_mut(&host).ok_or(SeedError::SeedObjectMissing { what: "vault" })?;
-        vault.keys.push_version(name.as_str(), version).map_err(|DeletedNameConflict| SeedError::SecretDeleted {
-            vault: host,
-            secret: name.to_string(),
+        let vault = self
+            .world
+            .vaults
+            .vault_at_host_mut(&host)
+            .ok_or(SeedError::SeedObjectMissing { what: "vault" })?;
+        vault.keys.push_version(name.as_str(), version).map_err(|DeletedNameConflict| {
+            SeedError::SecretDeleted { vault: host, secret: name.to_string() }
         })
     }
 

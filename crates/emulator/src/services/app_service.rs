@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::imds::issue_managed_identity_token;
 use crate::operation_context::OperationContext;
-use crate::operations::{ServiceOperation, OperationSupport};
+use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 
 /// What this service can do.

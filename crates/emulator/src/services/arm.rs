@@ -18,17 +18,17 @@ macro_rules! sub {
     };
 }
 
+mod access;
 mod account;
 mod compute;
-mod odata_filter;
-mod access;
-mod resource_lists;
+mod error;
 mod key_vault;
 mod managed_identity;
 mod network;
-mod resource_reads;
-mod error;
+mod odata_filter;
 mod resource_groups;
+mod resource_lists;
+mod resource_reads;
 mod resource_store;
 mod role_assignments;
 mod storage;
@@ -36,10 +36,10 @@ mod storage;
 use http::Method;
 use jiff::Timestamp;
 
-pub(crate) use resource_store::{RESOURCE_GROUP_TYPE, ArmResource, ArmResourceStore, Subscription};
+pub(crate) use resource_store::{ArmResource, ArmResourceStore, RESOURCE_GROUP_TYPE, Subscription};
 
-use crate::operations::{ServiceOperation, OperationSupport};
 use crate::azure_state::AzureState;
+use crate::operations::{OperationSupport, ServiceOperation};
 
 /// What this service can do.
 pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
@@ -58,7 +58,11 @@ const ACCOUNT_OPERATIONS: &[ServiceOperation] = &[
     account_operation("Metadata_Endpoints", "/metadata/endpoints", account::get_metadata_endpoints),
     account_operation("Tenants_List", "/tenants", account::list_tenants),
     account_operation("Subscriptions_List", "/subscriptions", account::list_subscriptions),
-    account_operation("Subscriptions_Get", "/subscriptions/{subscription}", account::get_subscription),
+    account_operation(
+        "Subscriptions_Get",
+        "/subscriptions/{subscription}",
+        account::get_subscription,
+    ),
     account_operation(
         "Subscriptions_ListLocations",
         "/subscriptions/{subscription}/locations",
@@ -96,13 +100,22 @@ enum ArmReadKind {
 }
 
 /// A read of a type that nothing writes.
-const fn read_only_operation(id: &'static str, what: ArmReadKind, path: &'static str) -> ServiceOperation {
-    let support = OperationSupport::Partial("shows what the world was seeded with: nothing writes it");
+const fn read_only_operation(
+    id: &'static str,
+    what: ArmReadKind,
+    path: &'static str,
+) -> ServiceOperation {
+    let support =
+        OperationSupport::Partial("shows what the world was seeded with: nothing writes it");
     build_read_operation(id, what, path, support)
 }
 
 /// A read of a type that has its writes.
-const fn read_operation(id: &'static str, what: ArmReadKind, path: &'static str) -> ServiceOperation {
+const fn read_operation(
+    id: &'static str,
+    what: ArmReadKind,
+    path: &'static str,
+) -> ServiceOperation {
     build_read_operation(id, what, path, OperationSupport::Full)
 }
 

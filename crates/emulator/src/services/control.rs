@@ -3,19 +3,19 @@
 //! Every operation but the CA certificate wants the header `x-lanyard-control: 1`, which a web
 //! page cannot send to another origin.
 
-mod mutations;
+mod clock;
 mod federation;
 mod keys;
+mod mutations;
 mod state_listing;
-mod clock;
 
 use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::operation_context::OperationContext;
 use crate::fault_rules::FaultRule;
-use crate::operations::{ServiceOperation, AzureService, OperationSupport};
+use crate::operation_context::OperationContext;
+use crate::operations::{AzureService, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 use crate::services;
 
@@ -43,7 +43,9 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
         method: Method::GET,
         path: "/lanyard/v1/world",
         support: OperationSupport::Full,
-        handler: |call| require_control_header(call, |call| Ok(state_listing::list_azure_state(call))),
+        handler: |call| {
+            require_control_header(call, |call| Ok(state_listing::list_azure_state(call)))
+        },
     },
     ServiceOperation {
         id: "Authorization_Explain",
@@ -71,7 +73,9 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
         method: Method::GET,
         path: "/lanyard/v1/identity-header",
         support: OperationSupport::Full,
-        handler: |call| require_control_header(call, |call| Ok(mutations::get_identity_header(call))),
+        handler: |call| {
+            require_control_header(call, |call| Ok(mutations::get_identity_header(call)))
+        },
     },
     ServiceOperation {
         id: "Identities_Rotate",
@@ -195,7 +199,8 @@ fn require_control_header(
 }
 
 fn control_error(status: StatusCode, code: &str, message: &str) -> ServiceReply {
-    ServiceReply::json(status, &json!({ "error": { "code": code, "message": message } })).with_rejection_reason(code)
+    ServiceReply::json(status, &json!({ "error": { "code": code, "message": message } }))
+        .with_rejection_reason(code)
 }
 
 /// Reads the body. The message of a refusal names the field, and repeats no value.
@@ -278,7 +283,11 @@ fn remove_fault_rules(call: &mut OperationContext<'_>) -> Result<ServiceReply, S
     let name = Some(call.path_parameter("name").to_owned()).filter(|name| !name.is_empty());
     let removed = call.azure_mut().faults.remove(name.as_deref());
     if name.is_some() && removed == 0 {
-        return Err(control_error(StatusCode::NOT_FOUND, "FaultNotFound", "No rule has this name."));
+        return Err(control_error(
+            StatusCode::NOT_FOUND,
+            "FaultNotFound",
+            "No rule has this name.",
+        ));
     }
     Ok(ServiceReply::empty(StatusCode::NO_CONTENT))
 }

@@ -3,8 +3,8 @@
 mod assertion;
 mod certificate_chain;
 mod discovery;
-mod federation;
 mod error;
+mod federation;
 mod token_resource;
 
 use std::collections::HashMap;
@@ -18,24 +18,26 @@ use percent_encoding::percent_decode_str;
 use serde_json::json;
 
 use self::assertion::{TokenEndpoint, verify_certificate_assertion};
-use self::discovery::{TENANT_ALIASES, EndpointVersion, tenant_unknown_error};
-use self::federation::verify_federated_token;
+use self::discovery::{EndpointVersion, TENANT_ALIASES, tenant_unknown_error};
 pub(crate) use self::error::RESOURCE_UNKNOWN;
 use self::error::{
-    APPLICATION_DISABLED, APPLICATION_UNKNOWN, ASSERTION_NOT_OF_CLIENT, CREDENTIAL_MISSING, AadstsCode,
-    GRANT_UNSUPPORTED, INTERNAL, MALFORMED_ASSERTION, NO_TENANT_NAMED, TokenServiceError, SECRET_EXPIRED,
-    SECRET_WRONG,
+    APPLICATION_DISABLED, APPLICATION_UNKNOWN, ASSERTION_NOT_OF_CLIENT, AadstsCode,
+    CREDENTIAL_MISSING, GRANT_UNSUPPORTED, INTERNAL, MALFORMED_ASSERTION, NO_TENANT_NAMED,
+    SECRET_EXPIRED, SECRET_WRONG, TokenServiceError,
 };
+use self::federation::verify_federated_token;
 pub(crate) use self::token_resource::is_known_token_resource as is_known_resource;
 use self::token_resource::{missing_parameter_error, parse_resource, parse_scope};
-use crate::identity_binding::{IdentityBinding, is_proxy_server_name};
-use crate::operation_context::{OperationContext, IdGenerator};
 use crate::directory::{EntraDirectory, FederatedCredential, Principal, Tenant};
+use crate::identity_binding::{IdentityBinding, is_proxy_server_name};
 use crate::jose::UnverifiedToken;
 use crate::keys::RedactedText;
-use crate::operations::{ServiceOperation, OperationSupport};
+use crate::operation_context::{IdGenerator, OperationContext};
+use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::{ServiceReply, ServiceRequest};
-use crate::token::{TokenGrant, IssuedAccessToken, ClientAuthMethod, issue_access_token, v1_issuer};
+use crate::token::{
+    ClientAuthMethod, IssuedAccessToken, TokenGrant, issue_access_token, v1_issuer,
+};
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
@@ -58,14 +60,22 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
         method: Method::GET,
         path: "/{tenant}/v2.0/.well-known/openid-configuration",
         support: OperationSupport::Full,
-        handler: |call| reply_or_error(call, |call| discovery::get_openid_configuration(call, EndpointVersion::V2)),
+        handler: |call| {
+            reply_or_error(call, |call| {
+                discovery::get_openid_configuration(call, EndpointVersion::V2)
+            })
+        },
     },
     ServiceOperation {
         id: "OpenIdConfigurationV1_Get",
         method: Method::GET,
         path: "/{tenant}/.well-known/openid-configuration",
         support: OperationSupport::Full,
-        handler: |call| reply_or_error(call, |call| discovery::get_openid_configuration(call, EndpointVersion::V1)),
+        handler: |call| {
+            reply_or_error(call, |call| {
+                discovery::get_openid_configuration(call, EndpointVersion::V1)
+            })
+        },
     },
     ServiceOperation {
         id: "Keys_List",
@@ -86,24 +96,37 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
         method: Method::POST,
         path: "/{tenant}/oauth2/v2.0/token",
         support: APPLICATIONS_ONLY,
-        handler: |call| reply_or_error(call, |call| handle_token_request(call, EndpointVersion::V2)),
+        handler: |call| {
+            reply_or_error(call, |call| handle_token_request(call, EndpointVersion::V2))
+        },
     },
     ServiceOperation {
         id: "TokenV1_Post",
         method: Method::POST,
         path: "/{tenant}/oauth2/token",
         support: APPLICATIONS_ONLY,
-        handler: |call| reply_or_error(call, |call| handle_token_request(call, EndpointVersion::V1)),
+        handler: |call| {
+            reply_or_error(call, |call| handle_token_request(call, EndpointVersion::V1))
+        },
     },
 ]];
 
 /// The reply of a fault that lets the token service refuse with a code.
-pub(crate) fn injected_error_reply(number: u32, now: Timestamp, ids: &mut IdGenerator) -> ServiceReply {
-    AadstsCode::from_number(number).with_description("An injected fault refuses this request.").to_reply(now, None, ids)
+pub(crate) fn injected_error_reply(
+    number: u32,
+    now: Timestamp,
+    ids: &mut IdGenerator,
+) -> ServiceReply {
+    AadstsCode::from_number(number)
+        .with_description("An injected fault refuses this request.")
+        .to_reply(now, None, ids)
 }
 
 /// The refusal of the token service as a reply, for other services that speak its words.
-pub(crate) fn entra_error_reply(call: &mut OperationContext<'_>, refusal: &TokenServiceError) -> ServiceReply {
+pub(crate) fn entra_error_reply(
+    call: &mut OperationContext<'_>,
+    refusal: &TokenServiceError,
+) -> ServiceReply {
     let correlation = call.request.header("client-request-id");
     refusal.to_reply(call.now, correlation, call.ids)
 }
@@ -124,7 +147,9 @@ impl ClientTokenForm {
         for (name, value) in request.parse_form_body() {
             fields.entry(name).or_insert(value);
         }
-        if let Some((client, secret)) = request.header("authorization").and_then(parse_basic_credentials) {
+        if let Some((client, secret)) =
+            request.header("authorization").and_then(parse_basic_credentials)
+        {
             fields.entry("client_id".to_owned()).or_insert(client);
             fields.entry("client_secret".to_owned()).or_insert(secret);
         }
@@ -154,7 +179,10 @@ fn parse_basic_credentials(header: &str) -> Option<(String, String)> {
     Some((decoded(client), decoded(secret)))
 }
 
-fn handle_token_request(call: &mut OperationContext<'_>, version: EndpointVersion) -> Result<ServiceReply, TokenServiceError> {
+fn handle_token_request(
+    call: &mut OperationContext<'_>,
+    version: EndpointVersion,
+) -> Result<ServiceReply, TokenServiceError> {
     let form = ClientTokenForm::from_request(call.request);
     let grant_type = form.required("grant_type")?;
     if grant_type != "client_credentials" {
@@ -184,7 +212,10 @@ fn handle_token_request(call: &mut OperationContext<'_>, version: EndpointVersio
     Ok(token_reply(&issued, version, resource))
 }
 
-fn find_named_tenant<'a>(directory: &'a EntraDirectory, name: &str) -> Result<&'a Tenant, TokenServiceError> {
+fn find_named_tenant<'a>(
+    directory: &'a EntraDirectory,
+    name: &str,
+) -> Result<&'a Tenant, TokenServiceError> {
     if TENANT_ALIASES.contains(&name.to_ascii_lowercase().as_str()) {
         return Err(NO_TENANT_NAMED.with_description(
             "No tenant-identifying information found in either the request or implied by any \
@@ -202,8 +233,12 @@ fn find_named_principal<'a>(
     let named = form.required("client_id")?;
     let of_tenant =
         |principal: &&Principal| principal.tenant.as_str().eq_ignore_ascii_case(tenant.id.as_str());
-    named.parse().ok().and_then(|client| directory.by_client_id(client)).filter(of_tenant).ok_or_else(
-        || {
+    named
+        .parse()
+        .ok()
+        .and_then(|client| directory.by_client_id(client))
+        .filter(of_tenant)
+        .ok_or_else(|| {
             APPLICATION_UNKNOWN.with_description(format!(
                 "Application with identifier '{named}' was not found in the directory '{}'. This \
                  can happen if the application has not been installed by the administrator of the \
@@ -211,8 +246,7 @@ fn find_named_principal<'a>(
                  authentication request to the wrong tenant.",
                 tenant.id
             ))
-        },
-    )
+        })
 }
 
 /// Verifies the credential of the request.
@@ -226,15 +260,16 @@ fn verify_client_credential(
         if form.field("client_assertion_type") != Some(JWT_BEARER) {
             return Err(missing_parameter_error("client_assertion_type"));
         }
-        let token = UnverifiedToken::parse(text)
-            .ok_or_else(|| MALFORMED_ASSERTION.with_description("JWT token is invalid or malformed."))?;
+        let token = UnverifiedToken::parse(text).ok_or_else(|| {
+            MALFORMED_ASSERTION.with_description("JWT token is invalid or malformed.")
+        })?;
         let directory = &call.world().directory;
-        return verify_assertion(call, &token, tenant, principal, directory).map(|()| ClientAuthMethod::KeyOrToken);
+        return verify_assertion(call, &token, tenant, principal, directory)
+            .map(|()| ClientAuthMethod::KeyOrToken);
     }
     if is_proxy_server_name(&call.request.host) {
-        return Err(
-            CREDENTIAL_MISSING.with_description("The token proxy of a cluster takes tokens of it only.")
-        );
+        return Err(CREDENTIAL_MISSING
+            .with_description("The token proxy of a cluster takes tokens of it only."));
     }
     let Some(secret) = form.field("client_secret") else {
         return Err(CREDENTIAL_MISSING.with_description(
@@ -268,7 +303,9 @@ fn verify_assertion(
     directory: &EntraDirectory,
 ) -> Result<(), TokenServiceError> {
     let Some(named) = token.text_claim("iss") else {
-        return Err(ASSERTION_NOT_OF_CLIENT.with_description("The client assertion has no `iss` claim."));
+        return Err(
+            ASSERTION_NOT_OF_CLIENT.with_description("The client assertion has no `iss` claim.")
+        );
     };
     if is_proxy_server_name(&call.request.host) {
         let bound = bound_federated_credentials(call, principal);
@@ -289,7 +326,10 @@ fn verify_assertion(
 }
 
 /// What the token proxy of a cluster checks its own tokens against.
-fn bound_federated_credentials(call: &OperationContext<'_>, principal: &Principal) -> Vec<FederatedCredential> {
+fn bound_federated_credentials(
+    call: &OperationContext<'_>,
+    principal: &Principal,
+) -> Vec<FederatedCredential> {
     let bindings = call.world().bindings.iter();
     bindings
         .filter(|binding| binding.client_id == principal.client_id)
@@ -299,7 +339,11 @@ fn bound_federated_credentials(call: &OperationContext<'_>, principal: &Principa
 }
 
 /// The success body: version 1.0 writes its numbers as texts.
-fn token_reply(issued: &IssuedAccessToken, version: EndpointVersion, resource: &str) -> ServiceReply {
+fn token_reply(
+    issued: &IssuedAccessToken,
+    version: EndpointVersion,
+    resource: &str,
+) -> ServiceReply {
     let seconds = issued.expires_in;
     let mut body = match version {
         EndpointVersion::V2 => json!({

@@ -4,19 +4,19 @@
 //! to acquire an access token", api-version 2018-02-01.
 
 use http::{Method, StatusCode};
-use lanyard_vocabulary::{ArmResourceId, EntraClientId, Cloud};
+use lanyard_vocabulary::{ArmResourceId, Cloud, EntraClientId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::operation_context::{ApiVersionError, OperationContext, IdGenerator};
 use crate::directory::Principal;
 use crate::keys::RedactedText;
-use crate::operations::{ServiceOperation, OperationSupport};
+use crate::operation_context::{ApiVersionError, IdGenerator, OperationContext};
+use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::{ServiceReply, ServiceRequest};
 use crate::seed::SeedPlan;
 use crate::services::entra::{RESOURCE_UNKNOWN, is_known_resource};
-use crate::token::{TokenGrant, IssuedAccessToken, ClientAuthMethod, issue_access_token};
+use crate::token::{ClientAuthMethod, IssuedAccessToken, TokenGrant, issue_access_token};
 
 /// What the metadata service knows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -126,8 +126,12 @@ fn require_metadata_header(request: &ServiceRequest) -> Result<(), ServiceReply>
 
 fn require_api_version(call: &OperationContext<'_>) -> Result<(), ServiceReply> {
     call.api_version().map(|_| ()).map_err(|problem| match problem {
-        ApiVersionError::Missing => invalid_request_reply("Required query variable 'api-version' is missing"),
-        ApiVersionError::Malformed(_) => invalid_request_reply("The requested version is not supported"),
+        ApiVersionError::Missing => {
+            invalid_request_reply("Required query variable 'api-version' is missing")
+        }
+        ApiVersionError::Malformed(_) => {
+            invalid_request_reply("The requested version is not supported")
+        }
     })
 }
 
@@ -151,7 +155,9 @@ fn get_token(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRep
 }
 
 /// Issues the token that the query asks for, to the identity that the query selects.
-pub(super) fn issue_managed_identity_token(call: &mut OperationContext<'_>) -> Result<(IssuedAccessToken, Principal, String), ServiceReply> {
+pub(super) fn issue_managed_identity_token(
+    call: &mut OperationContext<'_>,
+) -> Result<(IssuedAccessToken, Principal, String), ServiceReply> {
     let resource = call
         .request
         .query("resource")
@@ -165,22 +171,30 @@ pub(super) fn issue_managed_identity_token(call: &mut OperationContext<'_>) -> R
         let number = RESOURCE_UNKNOWN.number;
         let text = format!("AADSTS{number}: The resource principal named {resource} was not found");
         let body = json!({ "error": "invalid_resource", "error_description": text });
-        ServiceReply::json(StatusCode::BAD_REQUEST, &body).with_rejection_reason(format!("AADSTS{number}"))
+        ServiceReply::json(StatusCode::BAD_REQUEST, &body)
+            .with_rejection_reason(format!("AADSTS{number}"))
     })?;
     if !principal.enabled {
         let body = json!({
             "error": "unauthorized_client",
             "error_description": "AADSTS7000112: The identity is disabled",
         });
-        return Err(ServiceReply::json(StatusCode::BAD_REQUEST, &body).with_rejection_reason("AADSTS7000112"));
+        return Err(ServiceReply::json(StatusCode::BAD_REQUEST, &body)
+            .with_rejection_reason("AADSTS7000112"));
     }
     let tenant = call.world().directory.tenant(principal.tenant.as_str()).cloned();
     let tenant = tenant.ok_or_else(|| invalid_request_reply("Identity not found"))?;
-    let grant = TokenGrant { principal: &principal, resource: &resource, auth_method: ClientAuthMethod::KeyOrToken, cloud };
-    let issued =
-        issue_access_token(call.world().tokens, &tenant, grant, call.now, call.ids).map_err(|error| {
+    let grant = TokenGrant {
+        principal: &principal,
+        resource: &resource,
+        auth_method: ClientAuthMethod::KeyOrToken,
+        cloud,
+    };
+    let issued = issue_access_token(call.world().tokens, &tenant, grant, call.now, call.ids)
+        .map_err(|error| {
             let body = json!({ "error": "server_error", "error_description": error.to_string() });
-            ServiceReply::json(StatusCode::INTERNAL_SERVER_ERROR, &body).with_rejection_reason("token not signed")
+            ServiceReply::json(StatusCode::INTERNAL_SERVER_ERROR, &body)
+                .with_rejection_reason("token not signed")
         })?;
     Ok((issued, principal, resource))
 }
@@ -211,7 +225,9 @@ fn select_identity<'a>(call: &'a OperationContext<'_>) -> Result<&'a Principal, 
             .into_iter()
             .find(|principal| matches_selector(principal, name, value))
             .ok_or_else(|| invalid_request_reply("Identity not found")),
-        _ => Err(invalid_request_reply("Only one of client_id, object_id and msi_res_id may be given")),
+        _ => Err(invalid_request_reply(
+            "Only one of client_id, object_id and msi_res_id may be given",
+        )),
     }
 }
 

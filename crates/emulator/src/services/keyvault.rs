@@ -4,30 +4,32 @@
 //! same in all of them). Names compare without case. A request is challenged, then its token, its
 //! right and its content are judged, in this order.
 
-mod certificates;
 mod access;
+mod certificates;
+mod error;
 mod key_operations;
 mod keys;
 mod object_kind;
-mod objects;
-mod error;
-mod secrets;
 mod object_store;
+mod objects;
+mod secrets;
 mod vault;
 
 use http::Method;
 
 pub(crate) use access::object_scope;
-pub(crate) use keys::{NewKeyVersion, NewKeyMaterial};
+pub(crate) use keys::{NewKeyMaterial, NewKeyVersion};
 pub(crate) use object_kind::KeyVaultObjectKind;
+pub(crate) use object_store::{
+    DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion, VersionedObjectStore,
+};
 pub(crate) use secrets::MAX_VALUE_BYTES;
-pub(crate) use object_store::{StoredObjectAttributes, DeletedNameConflict, VersionedObjectStore, StoredObjectVersion};
 pub(crate) use vault::{
-    AccessPolicy, CertificateContent, EllipticCurvePoint, DeletedVault, KeyContent, SecretContent, EmulatedVault,
-    StoredVaultKey, VaultSettings, VaultStore,
+    AccessPolicy, CertificateContent, DeletedVault, EllipticCurvePoint, EmulatedVault, KeyContent,
+    SecretContent, StoredVaultKey, VaultSettings, VaultStore,
 };
 
-use crate::operations::{OperationHandler, ServiceOperation, OperationSupport};
+use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
 
 /// What this service can do.
 pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[SECRETS, KEYS, CERTIFICATES];
@@ -40,7 +42,12 @@ const SECRETS: &[ServiceOperation] = &[
         "/secrets/{name}/versions",
         objects::list_versions::<SecretContent>,
     ),
-    full_operation("GetSecret", Method::GET, "/secrets/{name}", objects::get_version::<SecretContent>),
+    full_operation(
+        "GetSecret",
+        Method::GET,
+        "/secrets/{name}",
+        objects::get_version::<SecretContent>,
+    ),
     full_operation(
         "GetSecretVersion",
         Method::GET,
@@ -49,19 +56,54 @@ const SECRETS: &[ServiceOperation] = &[
     ),
     full_operation("SetSecret", Method::PUT, "/secrets/{name}", secrets::set_secret),
     full_operation("UpdateSecret", Method::PATCH, "/secrets/{name}", secrets::update_secret),
-    full_operation("UpdateSecretVersion", Method::PATCH, "/secrets/{name}/{version}", secrets::update_secret),
+    full_operation(
+        "UpdateSecretVersion",
+        Method::PATCH,
+        "/secrets/{name}/{version}",
+        secrets::update_secret,
+    ),
     full_operation("DeleteSecret", Method::DELETE, "/secrets/{name}", secrets::delete_secret),
-    full_operation("GetDeletedSecrets", Method::GET, "/deletedsecrets", secrets::list_deleted_secrets),
-    full_operation("GetDeletedSecret", Method::GET, "/deletedsecrets/{name}", secrets::get_deleted_secret),
-    full_operation("RecoverDeletedSecret", Method::POST, "/deletedsecrets/{name}/recover", secrets::recover_deleted_secret),
-    full_operation("PurgeDeletedSecret", Method::DELETE, "/deletedsecrets/{name}", secrets::purge_deleted_secret),
+    full_operation(
+        "GetDeletedSecrets",
+        Method::GET,
+        "/deletedsecrets",
+        secrets::list_deleted_secrets,
+    ),
+    full_operation(
+        "GetDeletedSecret",
+        Method::GET,
+        "/deletedsecrets/{name}",
+        secrets::get_deleted_secret,
+    ),
+    full_operation(
+        "RecoverDeletedSecret",
+        Method::POST,
+        "/deletedsecrets/{name}/recover",
+        secrets::recover_deleted_secret,
+    ),
+    full_operation(
+        "PurgeDeletedSecret",
+        Method::DELETE,
+        "/deletedsecrets/{name}",
+        secrets::purge_deleted_secret,
+    ),
 ];
 
 const KEYS: &[ServiceOperation] = &[
     full_operation("GetKeys", Method::GET, "/keys", objects::list_objects::<KeyContent>),
-    full_operation("GetKeyVersions", Method::GET, "/keys/{name}/versions", objects::list_versions::<KeyContent>),
+    full_operation(
+        "GetKeyVersions",
+        Method::GET,
+        "/keys/{name}/versions",
+        objects::list_versions::<KeyContent>,
+    ),
     full_operation("GetKey", Method::GET, "/keys/{name}", objects::get_version::<KeyContent>),
-    full_operation("GetKeyVersion", Method::GET, "/keys/{name}/{version}", objects::get_version::<KeyContent>),
+    full_operation(
+        "GetKeyVersion",
+        Method::GET,
+        "/keys/{name}/{version}",
+        objects::get_version::<KeyContent>,
+    ),
     ServiceOperation {
         id: "CreateKey",
         method: Method::POST,
@@ -89,13 +131,21 @@ const KEYS: &[ServiceOperation] = &[
 ];
 
 const CERTIFICATES: &[ServiceOperation] = &[
-    partial_operation("GetCertificates", "/certificates", objects::list_objects::<CertificateContent>),
+    partial_operation(
+        "GetCertificates",
+        "/certificates",
+        objects::list_objects::<CertificateContent>,
+    ),
     partial_operation(
         "GetCertificateVersions",
         "/certificates/{name}/versions",
         objects::list_versions::<CertificateContent>,
     ),
-    partial_operation("GetCertificate", "/certificates/{name}", objects::get_version::<CertificateContent>),
+    partial_operation(
+        "GetCertificate",
+        "/certificates/{name}",
+        objects::get_version::<CertificateContent>,
+    ),
     partial_operation(
         "GetCertificateVersion",
         "/certificates/{name}/{version}",
@@ -103,16 +153,30 @@ const CERTIFICATES: &[ServiceOperation] = &[
     ),
 ];
 
-const fn full_operation(id: &'static str, method: Method, path: &'static str, handler: OperationHandler) -> ServiceOperation {
+const fn full_operation(
+    id: &'static str,
+    method: Method,
+    path: &'static str,
+    handler: OperationHandler,
+) -> ServiceOperation {
     ServiceOperation { id, method, path, support: OperationSupport::Full, handler }
 }
 
-const fn partial_operation(id: &'static str, path: &'static str, handler: OperationHandler) -> ServiceOperation {
-    let support = OperationSupport::Partial("the policy shows what clients read, not what Azure stores");
+const fn partial_operation(
+    id: &'static str,
+    path: &'static str,
+    handler: OperationHandler,
+) -> ServiceOperation {
+    let support =
+        OperationSupport::Partial("the policy shows what clients read, not what Azure stores");
     ServiceOperation { id, method: Method::GET, path, support, handler }
 }
 
-const fn crypto_operation(id: &'static str, path: &'static str, handler: OperationHandler) -> ServiceOperation {
+const fn crypto_operation(
+    id: &'static str,
+    path: &'static str,
+    handler: OperationHandler,
+) -> ServiceOperation {
     let support = OperationSupport::Partial("RSA keys with RSA-OAEP-256, RSA-OAEP and RSA1_5");
     ServiceOperation { id, method: Method::POST, path, support, handler }
 }

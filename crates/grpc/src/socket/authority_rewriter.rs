@@ -70,7 +70,11 @@ impl AuthorityRewriter {
                     output.extend_from_slice(now);
                     input = later;
                     let left = left - now.len();
-                    self.state = if left == 0 { RewriteState::FrameHeader } else { RewriteState::PassThrough(left) };
+                    self.state = if left == 0 {
+                        RewriteState::FrameHeader
+                    } else {
+                        RewriteState::PassThrough(left)
+                    };
                 }
                 RewriteState::FrameHeader => {
                     input = self.buffer_up_to(input, FRAME_HEADER_LENGTH);
@@ -108,7 +112,9 @@ impl AuthorityRewriter {
 fn state_after_header(head: &[u8]) -> RewriteState {
     let length = frame_length(head);
     match head.get(3) {
-        Some(&HEADERS_FRAME_TYPE) if (1..=MAX_FRAME_SIZE).contains(&length) => RewriteState::HeadersFrame(FRAME_HEADER_LENGTH + length),
+        Some(&HEADERS_FRAME_TYPE) if (1..=MAX_FRAME_SIZE).contains(&length) => {
+            RewriteState::HeadersFrame(FRAME_HEADER_LENGTH + length)
+        }
         // Empty or too large, which the server refuses by itself.
         Some(&HEADERS_FRAME_TYPE) => RewriteState::Done,
         _ if length == 0 => RewriteState::FrameHeader,
@@ -234,8 +240,9 @@ pub(super) mod tests {
 
     #[test]
     fn replacement_preserves_padding_and_priority() {
-        let payload =
-            |authority: &str| [&[3, 0, 0, 0, 0, 9], &header_block(authority)[..], &[0, 0, 0]].concat();
+        let payload = |authority: &str| {
+            [&[3, 0, 0, 0, 0, 9], &header_block(authority)[..], &[0, 0, 0]].concat()
+        };
         let flags = 0x04 | PADDED | WITH_PRIORITY;
         let changed = replace_authority(&frame(HEADERS_FRAME_TYPE, flags, 1, &payload(PATH)));
         assert_eq!(changed, Some(frame(HEADERS_FRAME_TYPE, flags, 1, &payload("localhost"))));
@@ -251,7 +258,8 @@ pub(super) mod tests {
     #[test]
     fn malformed_header_blocks_are_passed_through() {
         for payload in [&[0x41, 0x7f][..], &[0x41, 0x05, b'a'], &[], &[0x82], &[0xff; 9]] {
-            let mut opening = AuthorityRewriter { state: RewriteState::FrameHeader, buffered: Vec::new() };
+            let mut opening =
+                AuthorityRewriter { state: RewriteState::FrameHeader, buffered: Vec::new() };
             let headers = frame(HEADERS_FRAME_TYPE, 0x04, 1, payload);
             assert_eq!(opening.rewrite(&headers), headers, "{payload:?}");
         }

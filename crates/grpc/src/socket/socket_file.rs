@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::error::{SocketOperation, SocketError};
+use super::error::{SocketError, SocketOperation};
 
 /// Where a socket is to appear: a directory, held open so that it cannot be exchanged, and a name.
 #[derive(Debug)]
@@ -57,7 +57,8 @@ impl SocketLocation {
 
     /// Removes what a process of the same id left under the hidden name when it was killed.
     pub(super) fn remove_stale(&self) -> Result<(), SocketError> {
-        self.remove(&self.temporary_name).map_err(|error| self.io_error(SocketOperation::Remove, error))
+        self.remove(&self.temporary_name)
+            .map_err(|error| self.io_error(SocketOperation::Remove, error))
     }
 
     /// Gives the socket its name, in place of a dead one.
@@ -71,7 +72,8 @@ impl SocketLocation {
                 return Err(self.io_error(SocketOperation::Rename, error.into()));
             }
             self.check_unoccupied()?;
-            self.remove(&self.name).map_err(|error| self.io_error(SocketOperation::Remove, error))?;
+            self.remove(&self.name)
+                .map_err(|error| self.io_error(SocketOperation::Remove, error))?;
             self.rename().map_err(|error| match error {
                 Errno::EXIST => SocketError::InUse { path: self.path.clone() },
                 error => self.io_error(SocketOperation::Rename, error.into()),
@@ -142,7 +144,8 @@ impl SocketFile {
     /// Whether a client that opens the path reaches this socket: nobody removed or replaced it or
     /// its directory.
     pub fn is_in_place(&self) -> bool {
-        rustix::fs::lstat(&self.location.path).is_ok_and(|found| SocketFileId::of(&found) == self.file_id)
+        rustix::fs::lstat(&self.location.path)
+            .is_ok_and(|found| SocketFileId::of(&found) == self.file_id)
     }
 }
 

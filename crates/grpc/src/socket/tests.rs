@@ -60,8 +60,9 @@ impl RegistrationTestServer {
             request
         };
         let layer = tower::util::MapRequestLayer::new(note);
-        let server =
-            Server::builder().layer(layer).add_service(RegistrationServer::new(EchoRegistration(name)));
+        let server = Server::builder()
+            .layer(layer)
+            .add_service(RegistrationServer::new(EchoRegistration(name)));
         let (end, ended) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let ended = async { drop(ended.await) };

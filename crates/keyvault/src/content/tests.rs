@@ -14,7 +14,7 @@ use super::*;
 use crate::chain::ChainOrderError;
 use crate::pem::{PRIVATE_KEY, parse_blocks};
 use crate::public_key::PublicJwk;
-use crate::source::{ObjectAttributes, FetchedCertificate, FetchedKey};
+use crate::source::{FetchedCertificate, FetchedKey, ObjectAttributes};
 
 /// A leaf, an intermediate and a root, DER, and the leaf's key as PKCS#8.
 struct CertificateChainFixture {
@@ -67,7 +67,11 @@ fn encode_archive(certificates: &[&[u8]], old: bool) -> String {
     STANDARD.encode(writer.write().unwrap())
 }
 
-fn vault_secret(value: &str, content_type: Option<&str>, of_certificate: bool) -> FetchedVaultObject {
+fn vault_secret(
+    value: &str,
+    content_type: Option<&str>,
+    of_certificate: bool,
+) -> FetchedVaultObject {
     FetchedVaultObject::Secret(FetchedSecret {
         version: "v1".parse().unwrap(),
         attributes: ObjectAttributes::default(),
@@ -81,11 +85,17 @@ fn certificate_vault_secret(value: &str, content_type: &str) -> FetchedVaultObje
     vault_secret(value, Some(content_type), true)
 }
 
-fn secret_entry(encoding: Option<ObjectEncoding>, format: Option<VaultObjectFormat>) -> VaultObjectEntry {
+fn secret_entry(
+    encoding: Option<ObjectEncoding>,
+    format: Option<VaultObjectFormat>,
+) -> VaultObjectEntry {
     VaultObjectEntry { format, ..VaultObjectEntry::secret("name".parse().unwrap(), encoding) }
 }
 
-fn decoded_bytes(entry: &VaultObjectEntry, object: &FetchedVaultObject) -> Result<Vec<u8>, ContentError> {
+fn decoded_bytes(
+    entry: &VaultObjectEntry,
+    object: &FetchedVaultObject,
+) -> Result<Vec<u8>, ContentError> {
     let content = decode_content(entry, object, CertificateOptions::default())?;
     Ok(content.bytes.expose().to_vec())
 }
@@ -116,7 +126,11 @@ fn plain_secret_is_decoded_regardless_of_content_type() {
     for content_type in [None, Some("text/plain"), Some(PKCS12)] {
         for format in [None, PFX] {
             let read = |encoding, value| {
-                decoded_bytes(&secret_entry(encoding, format), &vault_secret(value, content_type, false)).unwrap()
+                decoded_bytes(
+                    &secret_entry(encoding, format),
+                    &vault_secret(value, content_type, false),
+                )
+                .unwrap()
             };
             assert_eq!(read(None, "aGk="), b"aGk=");
             assert_eq!(read(UTF8, "aGk="), b"aGk=");
@@ -129,7 +143,8 @@ fn plain_secret_is_decoded_regardless_of_content_type() {
 #[test]
 fn a_wrong_encoding_is_an_error_whose_hint_names_the_right_one() {
     let json = r#"{"client_id":"planted"}"#;
-    let error = decoded_bytes(&secret_entry(HEX, None), &vault_secret(json, None, false)).unwrap_err();
+    let error =
+        decoded_bytes(&secret_entry(HEX, None), &vault_secret(json, None, false)).unwrap_err();
     assert_eq!(error.to_string(), "the value is not hex");
     let hint = error.hint().unwrap();
     assert_eq!(hint, "the value looks like utf-8: set objectEncoding to `utf-8`");
@@ -141,10 +156,15 @@ fn pem_certificate_secret_is_unchanged() {
     for content_type in [PEM_FILE, " Application/X-PEM-File "] {
         for format in [None, PFX] {
             let object = certificate_vault_secret(pem, content_type);
-            assert_eq!(decoded_bytes(&secret_entry(None, format), &object).unwrap(), pem.as_bytes());
+            assert_eq!(
+                decoded_bytes(&secret_entry(None, format), &object).unwrap(),
+                pem.as_bytes()
+            );
         }
     }
-    let error = decoded_bytes(&secret_entry(BASE64, None), &certificate_vault_secret(pem, PEM_FILE)).unwrap_err();
+    let error =
+        decoded_bytes(&secret_entry(BASE64, None), &certificate_vault_secret(pem, PEM_FILE))
+            .unwrap_err();
     assert!(error.hint().unwrap().contains("`utf-8`"));
 }
 
@@ -158,13 +178,20 @@ fn archive_with_any_cipher_becomes_key_and_ordered_chain() {
         for encoding in [None, UTF8, BASE64] {
             let pem = decoded_bytes(&secret_entry(encoding, None), &object).unwrap();
             let ordered: [&[u8]; 3] = [&chain.leaf, &chain.intermediate, &chain.root];
-            assert_eq!(pem_blocks(&pem), expected_blocks(Some(&chain.key), &ordered), "{old} {encoding:?}");
+            assert_eq!(
+                pem_blocks(&pem),
+                expected_blocks(Some(&chain.key), &ordered),
+                "{old} {encoding:?}"
+            );
             let text = String::from_utf8(pem).unwrap();
             assert!(!text.contains("friendly") && text.ends_with("-----END CERTIFICATE-----\n"));
         }
         let options = CertificateOptions { construct_pem_chain: false, ..Default::default() };
         let content = decode_content(&secret_entry(None, None), &object, options).unwrap();
-        assert_eq!(pem_blocks(content.bytes.expose()), expected_blocks(Some(&chain.key), &vault_order));
+        assert_eq!(
+            pem_blocks(content.bytes.expose()),
+            expected_blocks(Some(&chain.key), &vault_order)
+        );
     }
 }
 
@@ -173,7 +200,8 @@ fn incomplete_chain_keeps_vault_order_and_is_reported() {
     let chain = &*CHAIN;
     let gap: [&[u8]; 2] = [&chain.root, &chain.leaf];
     let object = certificate_vault_secret(&encode_archive(&gap, false), PKCS12);
-    let content = decode_content(&secret_entry(None, None), &object, CertificateOptions::default()).unwrap();
+    let content =
+        decode_content(&secret_entry(None, None), &object, CertificateOptions::default()).unwrap();
     assert_eq!(pem_blocks(content.bytes.expose()), expected_blocks(Some(&chain.key), &gap));
     assert_eq!(content.incomplete_chain, Some((1, 2)));
 }
@@ -210,10 +238,13 @@ fn hex_encoding_of_an_archive_is_rejected() {
 
 #[test]
 fn an_unknown_or_missing_content_type_of_a_certificates_secret_is_an_error() {
-    let error = decoded_bytes(&secret_entry(None, None), &certificate_vault_secret("x", "text/plain")).unwrap_err();
+    let error =
+        decoded_bytes(&secret_entry(None, None), &certificate_vault_secret("x", "text/plain"))
+            .unwrap_err();
     let text = "a certificate's secret has the unknown content type `text/plain`";
     assert_eq!(error.to_string(), text);
-    let error = decoded_bytes(&secret_entry(None, None), &vault_secret("x", None, true)).unwrap_err();
+    let error =
+        decoded_bytes(&secret_entry(None, None), &vault_secret("x", None, true)).unwrap_err();
     assert_eq!(error.to_string(), "a certificate's secret has no content type");
     assert!(error.hint().is_some());
 }
@@ -221,24 +252,33 @@ fn an_unknown_or_missing_content_type_of_a_certificates_secret_is_an_error() {
 #[test]
 fn separate_certificate_and_key_files_are_written_when_enabled() {
     let chain = &*CHAIN;
-    let object = certificate_vault_secret(&encode_archive(&[&chain.intermediate, &chain.leaf], false), PKCS12);
+    let object = certificate_vault_secret(
+        &encode_archive(&[&chain.intermediate, &chain.leaf], false),
+        PKCS12,
+    );
     let options = CertificateOptions { write_separate_files: true, ..Default::default() };
     for format in [None, PFX] {
         let content = decode_content(&secret_entry(None, format), &object, options).unwrap();
         let separated = content.split_pem.unwrap();
         let ordered: [&[u8]; 2] = [&chain.leaf, &chain.intermediate];
         assert_eq!(pem_blocks(separated.certificates.expose()), expected_blocks(None, &ordered));
-        assert_eq!(pem_blocks(separated.other_blocks.expose()), expected_blocks(Some(&chain.key), &[]));
+        assert_eq!(
+            pem_blocks(separated.other_blocks.expose()),
+            expected_blocks(Some(&chain.key), &[])
+        );
     }
-    let plain = decode_content(&secret_entry(None, None), &vault_secret("x", None, false), options).unwrap();
+    let plain = decode_content(&secret_entry(None, None), &vault_secret("x", None, false), options)
+        .unwrap();
     assert!(plain.split_pem.is_none());
 }
 
 #[test]
 fn broken_archive_and_password_protected_archive_are_distinguished() {
-    let error = decoded_bytes(&secret_entry(None, None), &certificate_vault_secret("%%%", PKCS12)).unwrap_err();
+    let error = decoded_bytes(&secret_entry(None, None), &certificate_vault_secret("%%%", PKCS12))
+        .unwrap_err();
     assert!(matches!(error, ContentError::UnreadablePfx(PfxError::NotBase64)));
-    let error = decoded_bytes(&secret_entry(None, None), &certificate_vault_secret("AQID", PKCS12)).unwrap_err();
+    let error = decoded_bytes(&secret_entry(None, None), &certificate_vault_secret("AQID", PKCS12))
+        .unwrap_err();
     assert!(matches!(error, ContentError::UnreadablePfx(PfxError::UnreadableArchive { .. })));
     assert!(error.hint().unwrap().contains("password"));
 }
@@ -257,7 +297,11 @@ fn key_and_certificate_become_one_pem_block() {
     let certificate = |der: &[u8]| {
         let version = "v1".parse().unwrap();
         let attributes = attributes.clone();
-        FetchedVaultObject::Certificate(FetchedCertificate { version, attributes, der: der.to_vec() })
+        FetchedVaultObject::Certificate(FetchedCertificate {
+            version,
+            attributes,
+            der: der.to_vec(),
+        })
     };
     let pem = decoded_bytes(&asked, &certificate(&CHAIN.leaf)).unwrap();
     assert_eq!(pem_blocks(&pem), expected_blocks(None, &[&CHAIN.leaf]));

@@ -26,7 +26,12 @@ struct ReaderOutage {
 
 impl VaultOutages {
     /// A read failed because the vault is not there. Since when it is not.
-    pub(super) fn record_failure(&self, reader: &Arc<VaultReader>, host: &Arc<str>, now: Timestamp) -> Timestamp {
+    pub(super) fn record_failure(
+        &self,
+        reader: &Arc<VaultReader>,
+        host: &Arc<str>,
+        now: Timestamp,
+    ) -> Timestamp {
         let mut outages = self.0.lock();
         // One that nobody has met for so long may have ended unseen.
         outages.retain(|_, outage| now.duration_since(outage.last_failure) < OUTAGE_EXPIRY);
@@ -40,12 +45,19 @@ impl VaultOutages {
     pub(super) fn record_stale_response(&self, reader: &Arc<VaultReader>, host: &Arc<str>) -> bool {
         let key = (Arc::clone(reader), Arc::clone(host));
         let mut outages = self.0.lock();
-        outages.get_mut(&key).is_none_or(|outage| !std::mem::replace(&mut outage.served_stale, true))
+        outages
+            .get_mut(&key)
+            .is_none_or(|outage| !std::mem::replace(&mut outage.served_stale, true))
     }
 
     /// The vault gave what was asked for at `read_at`. Whether this ends an outage in which the
     /// sealed cache had to help.
-    pub(super) fn record_success(&self, reader: &Arc<VaultReader>, host: &Arc<str>, read_at: Timestamp) -> bool {
+    pub(super) fn record_success(
+        &self,
+        reader: &Arc<VaultReader>,
+        host: &Arc<str>,
+        read_at: Timestamp,
+    ) -> bool {
         let mut outages = self.0.lock();
         if outages.is_empty() {
             return false;
@@ -95,7 +107,8 @@ mod tests {
 
     #[test]
     fn read_started_before_an_outage_does_not_end_it() {
-        let (outages, host, reader) = (VaultOutages::default(), Arc::from("kv1"), managed_identity_reader("one"));
+        let (outages, host, reader) =
+            (VaultOutages::default(), Arc::from("kv1"), managed_identity_reader("one"));
         outages.record_failure(&reader, &host, unix_time(60));
         outages.record_success(&reader, &host, unix_time(30));
         assert_eq!(outages.record_failure(&reader, &host, unix_time(90)), unix_time(60));
@@ -103,7 +116,8 @@ mod tests {
 
     #[test]
     fn outage_without_recent_failures_starts_over() {
-        let (outages, host, reader) = (VaultOutages::default(), Arc::from("kv1"), managed_identity_reader("one"));
+        let (outages, host, reader) =
+            (VaultOutages::default(), Arc::from("kv1"), managed_identity_reader("one"));
         outages.record_failure(&reader, &host, unix_time(0));
         let much_later = unix_time(0) + 5_000.hours();
         assert_eq!(outages.record_failure(&reader, &host, much_later), much_later);
@@ -111,7 +125,8 @@ mod tests {
 
     #[test]
     fn stale_response_is_reported_once_per_outage() {
-        let (outages, host, reader) = (VaultOutages::default(), Arc::from("kv1"), managed_identity_reader("one"));
+        let (outages, host, reader) =
+            (VaultOutages::default(), Arc::from("kv1"), managed_identity_reader("one"));
         for _ in 0..2 {
             outages.record_failure(&reader, &host, unix_time(0));
             assert!(outages.record_stale_response(&reader, &host));

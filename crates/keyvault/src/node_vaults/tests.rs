@@ -7,7 +7,10 @@ use lanyard_vocabulary::Hop;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{FakeAzure, FakeAzureService, FakeAzureFailure, service_principal_credentials, workload_credentials};
+use crate::testing::{
+    FakeAzure, FakeAzureFailure, FakeAzureService, service_principal_credentials,
+    workload_credentials,
+};
 use crate::{RequestPriority, UnlimitedMemory, VaultReadError};
 
 const TENANT: &str = "11111111-1111-1111-1111-111111111111";
@@ -21,7 +24,8 @@ const RATE: RequestRate = RequestRate { per_second: 1_000, burst: 1_000 };
 
 type ClassParameterPairs<'a> = &'a [(&'a str, &'a str)];
 
-const MANAGED: ClassParameterPairs<'_> = &[("useVMManagedIdentity", "true"), ("userAssignedIdentityID", CLIENT)];
+const MANAGED: ClassParameterPairs<'_> =
+    &[("useVMManagedIdentity", "true"), ("userAssignedIdentityID", CLIENT)];
 const WORKLOAD: ClassParameterPairs<'_> = &[("clientID", CLIENT)];
 
 fn parameters(objects: &[&str], more: ClassParameterPairs<'_>) -> ProviderParameters {
@@ -61,7 +65,10 @@ impl NodeVaultsFixture {
         Self { azure, vaults: Arc::new(vaults) }
     }
 
-    async fn fetch(&self, order: &VolumeReadRequest<'_>) -> Result<VolumeReadResult, NodeVaultError> {
+    async fn fetch(
+        &self,
+        order: &VolumeReadRequest<'_>,
+    ) -> Result<VolumeReadResult, NodeVaultError> {
         self.azure.run_advancing_clock(self.vaults.fetch(order)).await
     }
 
@@ -197,7 +204,8 @@ async fn authenticate_returns_the_token_services_error() {
     node.azure.set_failure(FakeAzureService::Tokens, Some(FakeAzureFailure::Status(400)));
     let parameters = parameters(&["a"], MANAGED);
     let (pod, proofs) = (pod("ns", "sa"), PodCredentials::default());
-    let error = node.azure.run_advancing_clock(node.vaults.authenticate(&parameters, &pod, &proofs)).await;
+    let error =
+        node.azure.run_advancing_clock(node.vaults.authenticate(&parameters, &pod, &proofs)).await;
     let error = error.unwrap_err();
     assert!(matches!(&error, NodeVaultError::Token(VaultReadError::Token { .. })), "{error}");
     assert!(error.hint().is_some());
@@ -262,8 +270,11 @@ async fn every_identity_mode_reads_as_its_own_identity() {
     node.azure.add_secret_version("kv1", "a");
     let (pod, token) = node.workload_pod("ns", "sa");
     let now = node.azure.clock().now();
-    let binding =
-        workload_credentials("system:serviceaccount:ns:sa", "api://AKSIdentityBinding", now + 1.hour());
+    let binding = workload_credentials(
+        "system:serviceaccount:ns:sa",
+        "api://AKSIdentityBinding",
+        now + 1.hour(),
+    );
     let secret = service_principal_credentials(CLIENT, "planted");
     let cases: [(ClassParameterPairs<'_>, &PodCredentials, String); 5] = [
         (MANAGED, &token, format!("managed identity {CLIENT}")),
@@ -287,7 +298,10 @@ async fn every_identity_mode_reads_as_its_own_identity() {
 async fn custom_user_agent_suffix_is_sent_to_the_vault() {
     let azure = FakeAzure::new();
     azure.add_secret_version("kv1", "a");
-    let ways = NodeTransports { user_agent: Some("aks/7".parse().unwrap()), ..azure.node_transports(RATE, None) };
+    let ways = NodeTransports {
+        user_agent: Some("aks/7".parse().unwrap()),
+        ..azure.node_transports(RATE, None)
+    };
     let settings = NodeVaultSettings::default();
     let vaults = Arc::new(NodeVaults::new(settings, ways, None, azure.shared_clock()));
     NodeVaultsFixture { azure: azure.clone(), vaults }.read_managed(MOUNT).await.unwrap();
@@ -302,7 +316,11 @@ async fn outage_is_bridged_only_for_readers_that_read_before() {
     let (pod, proofs) = node.workload_pod("ns", "sa");
     node.read_stale(&pod, &proofs, HOUR).await.unwrap();
     node.azure.advance_clock(Duration::from_mins(5)).await;
-    for trouble in [FakeAzureFailure::Status(503), FakeAzureFailure::Unreachable, FakeAzureFailure::Status(429)] {
+    for trouble in [
+        FakeAzureFailure::Status(503),
+        FakeAzureFailure::Unreachable,
+        FakeAzureFailure::Status(429),
+    ] {
         node.azure.set_failure(FakeAzureService::Vaults, Some(trouble));
         let began = node.azure.clock().now();
         let (_, newer) = node.workload_pod("ns", "sa");
@@ -468,10 +486,8 @@ enum ReaderCase {
 fn any_reader() -> impl Strategy<Value = ReaderCase> {
     prop_oneof![
         any::<bool>().prop_map(|client| ReaderCase::Node { client }),
-        (0..2_u8, 0..2_u8, any::<bool>()).prop_map(|(namespace, account, tenant)| ReaderCase::Workload {
-            namespace,
-            account,
-            tenant
+        (0..2_u8, 0..2_u8, any::<bool>()).prop_map(|(namespace, account, tenant)| {
+            ReaderCase::Workload { namespace, account, tenant }
         }),
         (0..2_u8).prop_map(|secret| ReaderCase::Principal { secret }),
     ]
@@ -510,7 +526,8 @@ impl ReaderCase {
                 (more, pod("ns", "sa"), PodCredentials::default(), identity)
             }
             Self::Workload { namespace, account, tenant } => {
-                let (pod, proofs) = node.workload_pod(&format!("n{namespace}"), &format!("s{account}"));
+                let (pod, proofs) =
+                    node.workload_pod(&format!("n{namespace}"), &format!("s{account}"));
                 let tenant = if *tenant { TENANT } else { OTHER_TENANT };
                 let identity = format!(
                     "{CLIENT} of {tenant} as system:serviceaccount:n{namespace}:s{account}"
@@ -520,7 +537,12 @@ impl ReaderCase {
             Self::Principal { secret } => {
                 let secret = format!("secret{secret}");
                 let identity = format!("{CLIENT} of {TENANT} as who knows {secret}");
-                (Vec::new(), pod("ns", "sa"), service_principal_credentials(CLIENT, &secret), identity)
+                (
+                    Vec::new(),
+                    pod("ns", "sa"),
+                    service_principal_credentials(CLIENT, &secret),
+                    identity,
+                )
             }
         };
         let parameters = parameters(&["a"], &more);

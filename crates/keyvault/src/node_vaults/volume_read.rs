@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use lanyard_azure::RequestPriority;
 use parking_lot::Mutex;
 
-use super::{NodeVaults, VolumeReadRequest, VaultOutage};
+use super::{NodeVaults, VaultOutage, VolumeReadRequest};
 use crate::error::VaultReadError;
-use crate::fetch::{ObjectReference, ObjectSource, ReadError, FetchedVaultObject, fetch_object};
+use crate::fetch::{FetchedVaultObject, ObjectReference, ObjectSource, ReadError, fetch_object};
 use crate::reader::VaultReader;
 use crate::reader_sessions::ReaderSession;
 use crate::shared_reads::Freshness;
@@ -71,7 +71,13 @@ impl<'a> VolumeRead<'a> {
     }
 
     /// Notes that the sealed cache helped because of an error.
-    fn record_stale_response(&self, key: &SharedReadKey, part: SealedPart, since: Timestamp, source: Arc<VaultReadError>) {
+    fn record_stale_response(
+        &self,
+        key: &SharedReadKey,
+        part: SealedPart,
+        since: Timestamp,
+        source: Arc<VaultReadError>,
+    ) {
         let object = key.object.clone();
         let error = match part {
             SealedPart::Object => ReadError::Object { object, source },
@@ -108,7 +114,13 @@ impl<'a> VolumeRead<'a> {
     }
 
     /// The vault gave it: the outage is over, and it is kept for the next one.
-    async fn store_stale(&self, key: &SharedReadKey, part: SealedPart, record: SealedRecordRef<'_>, read_at: Timestamp) {
+    async fn store_stale(
+        &self,
+        key: &SharedReadKey,
+        part: SealedPart,
+        record: SealedRecordRef<'_>,
+        read_at: Timestamp,
+    ) {
         if self.vaults.outages.record_success(&self.reader, &self.host, read_at) {
             tracing::info!(host = %self.host, "the vault is there again");
         }
@@ -157,23 +169,29 @@ impl<'a> VolumeRead<'a> {
 
 #[async_trait]
 impl ObjectSource for VolumeRead<'_> {
-    async fn object(&self, object: &ObjectReference) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>> {
+    async fn object(
+        &self,
+        object: &ObjectReference,
+    ) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>> {
         let key = self.read_key(object);
         let wanted = object.clone();
         let fetch =
             || self.start_read(|vault| async move { fetch_object(&wanted, &vault).await }.boxed());
         let now = self.vaults.clock.now();
-        let distance = |object: &FetchedVaultObject| object.attributes().time_to_nearest_change(now);
+        let distance =
+            |object: &FetchedVaultObject| object.attributes().time_to_nearest_change(now);
         match self.vaults.objects.read(key.clone(), self.freshness, distance, fetch).await {
             Ok(read) => {
                 let record = SealedRecordRef::Object(&read.value);
                 self.store_stale(&key, SealedPart::Object, record, read.read_at()).await;
                 Ok(read.value)
             }
-            Err(error) => match self.load_stale(&key, SealedPart::Object, Arc::clone(&error)).await? {
-                SealedRecord::Object(object) => Ok(Arc::new(object)),
-                SealedRecord::Versions(_) => Err(error),
-            },
+            Err(error) => {
+                match self.load_stale(&key, SealedPart::Object, Arc::clone(&error)).await? {
+                    SealedRecord::Object(object) => Ok(Arc::new(object)),
+                    SealedRecord::Versions(_) => Err(error),
+                }
+            }
         }
     }
 
@@ -183,18 +201,21 @@ impl ObjectSource for VolumeRead<'_> {
     ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultReadError>> {
         let key = self.read_key(object);
         let (kind, name) = (object.kind, object.name.clone());
-        let fetch =
-            || self.start_read(|vault| async move { vault.fetch_versions(kind, &name).await }.boxed());
+        let fetch = || {
+            self.start_read(|vault| async move { vault.fetch_versions(kind, &name).await }.boxed())
+        };
         match self.vaults.version_lists.read(key.clone(), self.freshness, |_| None, fetch).await {
             Ok(read) => {
                 let record = SealedRecordRef::Versions(&read.value);
                 self.store_stale(&key, SealedPart::Versions, record, read.read_at()).await;
                 Ok(read.value)
             }
-            Err(error) => match self.load_stale(&key, SealedPart::Versions, Arc::clone(&error)).await? {
-                SealedRecord::Versions(versions) => Ok(Arc::new(versions)),
-                SealedRecord::Object(_) => Err(error),
-            },
+            Err(error) => {
+                match self.load_stale(&key, SealedPart::Versions, Arc::clone(&error)).await? {
+                    SealedRecord::Versions(versions) => Ok(Arc::new(versions)),
+                    SealedRecord::Object(_) => Err(error),
+                }
+            }
         }
     }
 }

@@ -50,7 +50,11 @@ fn secret_credentials(pairs: &[(&str, &str)]) -> PodCredentials {
     PodCredentials { secrets: PublishSecrets(secrets), ..PodCredentials::default() }
 }
 
-fn identify_mode(more: &[(&str, &str)], pod: &VolumePod, proofs: &PodCredentials) -> Result<ReaderIdentity, ReaderIdentityError> {
+fn identify_mode(
+    more: &[(&str, &str)],
+    pod: &VolumePod,
+    proofs: &PodCredentials,
+) -> Result<ReaderIdentity, ReaderIdentityError> {
     let found = identify_reader(&parameters(more), public_cloud(), pod, proofs, unix_second(50));
     found.map(|found| found.reader.identity)
 }
@@ -59,7 +63,8 @@ type ParameterList = &'static [(&'static str, &'static str)];
 
 const WORKLOAD: ParameterList = &[("clientID", CLIENT)];
 const BINDING: ParameterList = &[("clientID", CLIENT), ("useAzureTokenProxy", "true")];
-const MANAGED: ParameterList = &[("useVMManagedIdentity", "true"), ("userAssignedIdentityID", CLIENT)];
+const MANAGED: ParameterList =
+    &[("useVMManagedIdentity", "true"), ("userAssignedIdentityID", CLIENT)];
 
 #[test]
 fn missing_credentials_use_upstream_error_texts() {
@@ -112,7 +117,13 @@ fn keys_of_the_publish_secret_may_be_in_any_case() {
 #[test]
 fn expired_token_is_a_retryable_error() {
     let proofs = token_credentials("api://AzureADTokenExchange", "t");
-    let found = identify_reader(&parameters(WORKLOAD), public_cloud(), &pod("ns", "sa"), &proofs, unix_second(100));
+    let found = identify_reader(
+        &parameters(WORKLOAD),
+        public_cloud(),
+        &pod("ns", "sa"),
+        &proofs,
+        unix_second(100),
+    );
     let error = found.unwrap_err();
     assert!(matches!(error, ReaderIdentityError::TokenExpired { .. }), "{error}");
     assert_eq!(error.retry(), RetryClass::Transient);
@@ -128,7 +139,8 @@ fn node_identity_is_shared_by_every_pod() {
 fn pod_without_known_service_account_shares_only_with_same_token() {
     let unknown = pod("ns", "");
     let mode = |token: &str| {
-        identify_mode(WORKLOAD, &unknown, &token_credentials("api://AzureADTokenExchange", token)).unwrap()
+        identify_mode(WORKLOAD, &unknown, &token_credentials("api://AzureADTokenExchange", token))
+            .unwrap()
     };
     assert_eq!(mode("one"), mode("one"));
     assert_ne!(mode("one"), mode("two"));

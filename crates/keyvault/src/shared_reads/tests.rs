@@ -34,7 +34,13 @@ impl SharedReadsFixture {
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
         let reads = Arc::new(SharedReads::new(Arc::new(clock.clone()), RETENTION));
         let completion_permits = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
-        Self { clock, reads, started_reads: Arc::default(), completion_permits, injected_error: None }
+        Self {
+            clock,
+            reads,
+            started_reads: Arc::default(),
+            completion_permits,
+            injected_error: None,
+        }
     }
 
     /// Reads end only when [`Self::complete_reads`] says so.
@@ -51,7 +57,11 @@ impl SharedReadsFixture {
     }
 
     async fn read(&self, key: &'static str, demand: Freshness) -> Result<usize, String> {
-        let (begun, gate, fails) = (Arc::clone(&self.started_reads), Arc::clone(&self.completion_permits), self.injected_error);
+        let (begun, gate, fails) = (
+            Arc::clone(&self.started_reads),
+            Arc::clone(&self.completion_permits),
+            self.injected_error,
+        );
         let fetch = move || -> BoxFuture<'static, Result<usize, VaultReadError>> {
             Box::pin(async move {
                 let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
@@ -232,7 +242,11 @@ async fn late_read_does_not_undo_a_denied_one() {
     world.run_pending_tasks().await;
     world.clock.advance(SECOND);
     let gate = Arc::new(Semaphore::new(1));
-    let refused = SharedReadsFixture { completion_permits: gate, injected_error: Some(forbidden_error), ..world.clone() };
+    let refused = SharedReadsFixture {
+        completion_permits: gate,
+        injected_error: Some(forbidden_error),
+        ..world.clone()
+    };
     refused.read("a", REFRESH).await.unwrap_err();
     world.complete_reads(1);
     // It had asked before.

@@ -10,7 +10,9 @@ use zeroize::Zeroizing;
 use crate::fetch::FetchedVaultObject;
 use crate::public_key::{EcCurve, PublicJwk};
 use crate::secret_bytes::SharedSecretBytes;
-use crate::source::{ListedVersion, ObjectAttributes, FetchedCertificate, FetchedKey, FetchedSecret};
+use crate::source::{
+    FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion, ObjectAttributes,
+};
 
 /// What an entry holds.
 #[derive(Debug)]
@@ -34,9 +36,12 @@ impl SealedRecordRef<'_> {
     /// The bytes, in a buffer that has room for `more`.
     pub(super) fn encode(self, more: usize) -> Option<Zeroizing<Vec<u8>>> {
         let (head, value) = match self {
-            Self::Versions(versions) => {
-                (RecordHeader::Versions { versions: versions.iter().map(ListedVersionRecord::of).collect() }, &[][..])
-            }
+            Self::Versions(versions) => (
+                RecordHeader::Versions {
+                    versions: versions.iter().map(ListedVersionRecord::of).collect(),
+                },
+                &[][..],
+            ),
             Self::Object(FetchedVaultObject::Secret(secret)) => {
                 let head = RecordHeader::Secret {
                     version: secret.version.to_string(),
@@ -49,7 +54,10 @@ impl SealedRecordRef<'_> {
             Self::Object(FetchedVaultObject::Key(key)) => {
                 let (version, attributes) =
                     (key.version.to_string(), AttributesRecord::of(&key.attributes));
-                (RecordHeader::Key { version, attributes, key: PublicJwkRecord::of(&key.key) }, &[][..])
+                (
+                    RecordHeader::Key { version, attributes, key: PublicJwkRecord::of(&key.key) },
+                    &[][..],
+                )
             }
             Self::Object(FetchedVaultObject::Certificate(certificate)) => {
                 let version = certificate.version.to_string();
@@ -88,11 +96,13 @@ impl SealedRecord {
                     value: SharedSecretBytes::from(value.to_vec()),
                 }))
             }
-            RecordHeader::Key { version, attributes, key } => Self::Object(FetchedVaultObject::Key(FetchedKey {
-                version: version.parse().ok()?,
-                attributes: attributes.into_attributes(),
-                key: key.into_jwk(),
-            })),
+            RecordHeader::Key { version, attributes, key } => {
+                Self::Object(FetchedVaultObject::Key(FetchedKey {
+                    version: version.parse().ok()?,
+                    attributes: attributes.into_attributes(),
+                    key: key.into_jwk(),
+                }))
+            }
             RecordHeader::Certificate { version, attributes } => {
                 Self::Object(FetchedVaultObject::Certificate(FetchedCertificate {
                     version: version.parse().ok()?,

@@ -15,7 +15,9 @@ use zeroize::Zeroizing;
 
 use crate::memory::{CacheMemory, CacheReserveError, UnlimitedMemory, saturating_u64};
 
-use super::{EntryId, ENTRY_FORMAT, InvalidatedEntries, KEY_LENGTH, NONCE_LEN, StaleCacheError, parse_key};
+use super::{
+    ENTRY_FORMAT, EntryId, InvalidatedEntries, KEY_LENGTH, NONCE_LEN, StaleCacheError, parse_key,
+};
 
 /// A sealed entry. Only its time can be read.
 #[derive(Debug, Clone)]
@@ -109,7 +111,9 @@ impl SealedMemoryStore {
                 }
             };
             let dropped = match refusal {
-                CacheReserveError::CacheFull => remove_oldest(entries, Some(id), |entry| entry.read_at),
+                CacheReserveError::CacheFull => {
+                    remove_oldest(entries, Some(id), |entry| entry.read_at)
+                }
                 CacheReserveError::NodeFull => None,
             };
             let Some((_, dropped)) = dropped else { return false };
@@ -156,7 +160,12 @@ impl SealedStore {
         remove_expired_files(path, now).map_err(failed)?;
         let (directory, known, turns) = (path.to_owned(), Mutex::default(), Default::default());
         let written = AtomicU32::new(0);
-        Ok(Self::Disk(Arc::new(SealedDiskStore { directory, read_times: known, write_locks: turns, write_count: written })))
+        Ok(Self::Disk(Arc::new(SealedDiskStore {
+            directory,
+            read_times: known,
+            write_locks: turns,
+            write_count: written,
+        })))
     }
 
     /// When the entry was read, as far as is known without looking at the disk.
@@ -227,12 +236,19 @@ impl SealedDiskStore {
         &self.write_locks[usize::from(id.0[0]) % WRITE_LOCK_COUNT]
     }
 
-    fn put(&self, id: EntryId, sealed: &SealedEntry, forgotten: &InvalidatedEntries) -> io::Result<()> {
+    fn put(
+        &self,
+        id: EntryId,
+        sealed: &SealedEntry,
+        forgotten: &InvalidatedEntries,
+    ) -> io::Result<()> {
         let read_at = sealed.read_at;
         let dropped = {
             let _turn = self.write_lock(&id).lock();
             let there = self.read_times.lock().get(&id).copied();
-            if there.is_some_and(|there| there >= read_at) || forgotten.was_invalidated_after(&id, read_at) {
+            if there.is_some_and(|there| there >= read_at)
+                || forgotten.was_invalidated_after(&id, read_at)
+            {
                 return Ok(());
             }
             write_entry_file(&self.entry_path(&id), sealed)?;
@@ -299,7 +315,8 @@ fn remove_expired_files(directory: &Path, now: Timestamp) -> io::Result<()> {
         let is_entry = name.ends_with(SUFFIX);
         let is_partly = name.ends_with(TEMPORARY);
         // Nothing is touched that this program did not write, and not what is being written.
-        let limit = if is_partly { now.as_second() - TEMPORARY_FILE_SECONDS } else { oldest.as_second() };
+        let limit =
+            if is_partly { now.as_second() - TEMPORARY_FILE_SECONDS } else { oldest.as_second() };
         // It may be gone meanwhile.
         let changed = file.metadata().map_or(i64::MAX, |metadata| metadata.mtime());
         if (is_entry || is_partly) && changed < limit {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::fetch::FetchedVaultObject;
 use crate::memory::CacheReserveError;
-use crate::source::{ObjectAttributes, FetchedSecret};
+use crate::source::{FetchedSecret, ObjectAttributes};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -93,7 +93,9 @@ async fn stored_entry_is_loaded_with_all_attributes() {
     cache.store_if_newer(id, SealedRecordRef::Object(&secret("planted")), now()).await;
     let entry = cache.load(id, now(), HOUR).await.unwrap();
     assert_eq!(entry.read_at, now());
-    let SealedRecord::Object(FetchedVaultObject::Secret(found)) = entry.record else { panic!("a secret") };
+    let SealedRecord::Object(FetchedVaultObject::Secret(found)) = entry.record else {
+        panic!("a secret")
+    };
     let FetchedVaultObject::Secret(kept) = secret("planted") else { panic!("a secret") };
     assert_eq!(found.value, kept.value);
     assert_eq!(found.attributes, kept.attributes);
@@ -149,11 +151,14 @@ async fn invalidation_while_sealing_is_honored() {
     for cache in [disk.open().unwrap(), StaleCache::in_memory().unwrap()] {
         let id = cache.entry_id(&fields(&["a"]));
         let sealed = |text: &str, second: i64| {
-            let encoded = SealedRecordRef::Object(&secret(text)).encode(AES_256_GCM.tag_len()).unwrap();
+            let encoded =
+                SealedRecordRef::Object(&secret(text)).encode(AES_256_GCM.tag_len()).unwrap();
             cache.seal_entry(id, encoded, now() + second.seconds()).unwrap()
         };
         let (older, refused) = (sealed("older", 10), sealed("refused", 30));
-        cache.store_if_newer(id, SealedRecordRef::Object(&secret("newer")), now() + 20.seconds()).await;
+        cache
+            .store_if_newer(id, SealedRecordRef::Object(&secret("newer")), now() + 20.seconds())
+            .await;
         cache.store.put(id, older, &cache.invalidated).await.unwrap();
         assert_eq!(loaded_value(&cache, id, now(), HOUR).await.unwrap(), "newer");
         cache.invalidate(id, now() + 30.seconds()).await;
@@ -223,7 +228,8 @@ impl CacheMemory for LimitedCacheMemory {
 #[tokio::test]
 async fn full_node_drops_the_new_entry_and_full_cache_the_oldest() {
     let limit = 4_096;
-    let room = LimitedCacheMemory { limit, held: Mutex::default(), is_node_full: AtomicBool::new(false) };
+    let room =
+        LimitedCacheMemory { limit, held: Mutex::default(), is_node_full: AtomicBool::new(false) };
     let room = Arc::new(room);
     let mut cache = StaleCache::in_memory().unwrap();
     let sealed: Arc<dyn CacheMemory> = Arc::<LimitedCacheMemory>::clone(&room);
@@ -231,7 +237,9 @@ async fn full_node_drops_the_new_entry_and_full_cache_the_oldest() {
     let ids = ["a", "b", "c"].map(|name| cache.entry_id(&fields(&[name])));
     let [a, b, c] = ids;
     let keep = async |id, content: &str, minute: i64| {
-        cache.store_if_newer(id, SealedRecordRef::Object(&secret(content)), now() + minute.minutes()).await;
+        cache
+            .store_if_newer(id, SealedRecordRef::Object(&secret(content)), now() + minute.minutes())
+            .await;
     };
     let values = async || {
         let at = now() + 10.minutes();
@@ -305,7 +313,11 @@ async fn tampered_entry_file_is_dropped() {
         let index = index.min(content.len() - 1);
         content[index] ^= 1;
         fs::write(&file, content).unwrap();
-        assert_eq!(loaded_value(&cache, id, now(), Duration::from_hours(24)).await, None, "{index}");
+        assert_eq!(
+            loaded_value(&cache, id, now(), Duration::from_hours(24)).await,
+            None,
+            "{index}"
+        );
         cache.invalidate(id, now()).await;
         assert_eq!(fs::read_dir(disk.entries_directory()).unwrap().count(), 0, "{index}");
     }
@@ -326,7 +338,10 @@ async fn entry_file_moved_to_another_id_is_rejected() {
 fn key_file_that_is_invalid_or_readable_by_others_is_rejected() {
     let disk = DiskCacheFixture::new();
     disk.write_key(&[7; KEY_LENGTH], 0o640);
-    assert!(matches!(disk.open().unwrap_err(), StaleCacheError::KeyFileReadableByOthers { mode: 0o640, .. }));
+    assert!(matches!(
+        disk.open().unwrap_err(),
+        StaleCacheError::KeyFileReadableByOthers { mode: 0o640, .. }
+    ));
     disk.write_key(b"short", 0o600);
     assert!(matches!(disk.open().unwrap_err(), StaleCacheError::InvalidKey { .. }));
     disk.write_key(format!("{}\n", STANDARD.encode([9; KEY_LENGTH])).as_bytes(), 0o600);

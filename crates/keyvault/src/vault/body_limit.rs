@@ -11,7 +11,7 @@ use azure_core::http::{AsyncRawResponse, Context, Request};
 use futures::StreamExt as _;
 use zeroize::Zeroizing;
 
-use crate::memory::{MAX_OBJECT_RESPONSE_BYTES, MAX_LIST_PAGE_BYTES};
+use crate::memory::{MAX_LIST_PAGE_BYTES, MAX_OBJECT_RESPONSE_BYTES};
 
 /// Reads the body of an answer, up to what [`crate::ReadMemory`] was asked for. A vault never sends
 /// more; what answers in its place might.

@@ -58,7 +58,8 @@ mod tests {
 
     #[test]
     fn challenge_is_predicted_only_under_a_cloud_vault_suffix() {
-        let resource = |url: &str| Some(PredictedChallenge::for_vault_url(&url.parse().ok()?)?.challenge);
+        let resource =
+            |url: &str| Some(PredictedChallenge::for_vault_url(&url.parse().ok()?)?.challenge);
         let of = |suffix: &str| Some(format!("Bearer resource=\"https://{suffix}\""));
         assert_eq!(resource("https://kv1.vault.azure.net/"), of("vault.azure.net"));
         assert_eq!(resource("https://kv1.vault.azure.cn/"), of("vault.azure.cn"));

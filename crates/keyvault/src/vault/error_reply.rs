@@ -2,10 +2,10 @@
 
 use azure_core::error::ErrorKind;
 use azure_core::http::RawResponse;
-use lanyard_azure::{ThrottleCause, ThrottledError, AzureErrorDetails};
+use lanyard_azure::{AzureErrorDetails, ThrottleCause, ThrottledError};
 use lanyard_credential::reply;
 
-use crate::error::{VaultReadError, VaultErrorDetails};
+use crate::error::{VaultErrorDetails, VaultReadError};
 
 /// Classifies an error of the clients.
 pub(crate) fn classify_client_error(error: azure_core::Error) -> VaultReadError {
@@ -13,7 +13,9 @@ pub(crate) fn classify_client_error(error: azure_core::Error) -> VaultReadError 
         let (host, remaining) = (host.clone(), *remaining);
         return match because {
             ThrottleCause::Throttled => VaultReadError::ThrottledCoolDown { host, remaining },
-            ThrottleCause::LocalRateLimit => VaultReadError::RequestQueueFull { host, wait: remaining },
+            ThrottleCause::LocalRateLimit => {
+                VaultReadError::RequestQueueFull { host, wait: remaining }
+            }
             ThrottleCause::CircuitOpen => VaultReadError::CircuitOpen { host, remaining },
         };
     }

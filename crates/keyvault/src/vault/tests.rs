@@ -39,11 +39,17 @@ impl FakeVaultServer {
     }
 
     fn with_page(mut self, path: &'static str, status: u16, body: impl Into<String>) -> Self {
-        self.pages.insert(path, FakeVaultPage { status, body: body.into(), ..FakeVaultPage::default() });
+        self.pages
+            .insert(path, FakeVaultPage { status, body: body.into(), ..FakeVaultPage::default() });
         self
     }
 
-    fn with_page_header(mut self, path: &'static str, name: &'static str, value: &'static str) -> Self {
+    fn with_page_header(
+        mut self,
+        path: &'static str,
+        name: &'static str,
+        value: &'static str,
+    ) -> Self {
         self.pages.get_mut(path).unwrap().headers.push((name, value));
         self
     }
@@ -96,17 +102,27 @@ impl TokenCredential for CountingTokenCredential {
     }
 }
 
-fn open_vault(vault: FakeVaultServer, tokens: CountingTokenCredential) -> (Arc<FakeVaultServer>, KeyVault) {
+fn open_vault(
+    vault: FakeVaultServer,
+    tokens: CountingTokenCredential,
+) -> (Arc<FakeVaultServer>, KeyVault) {
     let url = KeyVault::url_in_cloud(&"kv1".parse().unwrap(), Cloud::Public.endpoints().unwrap());
     open_vault_at(&url, vault, tokens)
 }
 
 /// A vault of no cloud that we know, so that it has to be asked for its challenge.
-fn open_vault_in_unknown_cloud(vault: FakeVaultServer, tokens: CountingTokenCredential) -> (Arc<FakeVaultServer>, KeyVault) {
+fn open_vault_in_unknown_cloud(
+    vault: FakeVaultServer,
+    tokens: CountingTokenCredential,
+) -> (Arc<FakeVaultServer>, KeyVault) {
     open_vault_at("https://kv1.sub.vault.azure.net", vault, tokens)
 }
 
-fn open_vault_at(url: &str, vault: FakeVaultServer, tokens: CountingTokenCredential) -> (Arc<FakeVaultServer>, KeyVault) {
+fn open_vault_at(
+    url: &str,
+    vault: FakeVaultServer,
+    tokens: CountingTokenCredential,
+) -> (Arc<FakeVaultServer>, KeyVault) {
     let vault = Arc::new(vault);
     let client: Arc<dyn HttpClient> = Arc::<FakeVaultServer>::clone(&vault);
     let options =
@@ -120,7 +136,11 @@ fn secret_name() -> SecretName {
 
 async fn read_error_for(status: u16, body: &str) -> VaultReadError {
     let vault = FakeVaultServer::new().with_page("/secrets/cpo", status, body);
-    open_vault(vault, CountingTokenCredential::default()).1.fetch_secret(&secret_name(), None).await.unwrap_err()
+    open_vault(vault, CountingTokenCredential::default())
+        .1
+        .fetch_secret(&secret_name(), None)
+        .await
+        .unwrap_err()
 }
 
 #[tokio::test]
@@ -183,11 +203,10 @@ async fn keys_and_certificates_are_read_with_their_version() {
         "crv": "P-256K", "x": "AQ", "y": "AQ"}}"#;
     let certificate = r#"{"id": "https://kv1.vault.azure.net/certificates/cpo/c1",
         "cer": "AQID", "attributes": {"exp": 400}}"#;
-    let vault = FakeVaultServer::new().with_page("/keys/cpo", 200, key).with_page("/keys/cpo/k2", 200, curve).with_page(
-        "/certificates/cpo",
-        200,
-        certificate,
-    );
+    let vault = FakeVaultServer::new()
+        .with_page("/keys/cpo", 200, key)
+        .with_page("/keys/cpo/k2", 200, curve)
+        .with_page("/certificates/cpo", 200, certificate);
     let client = open_vault(vault, CountingTokenCredential::default()).1;
     let key = client.fetch_key(&secret_name(), None).await.unwrap();
     assert_eq!(key.version.as_str(), "k1");
@@ -302,7 +321,10 @@ async fn throttling_returns_retry_after_without_client_retry() {
 #[tokio::test]
 async fn credential_failure_is_reported_as_the_token_hop() {
     for kind in [ErrorKind::Credential, ErrorKind::Io] {
-        let (vault, client) = open_vault(FakeVaultServer::new(), CountingTokenCredential(Mutex::default(), Some(kind)));
+        let (vault, client) = open_vault(
+            FakeVaultServer::new(),
+            CountingTokenCredential(Mutex::default(), Some(kind)),
+        );
         let error = client.fetch_secret(&secret_name(), None).await.unwrap_err();
         assert_eq!(error.hop(), Hop::ImdsToken, "{error:?}");
         let cause = std::error::Error::source(&error).unwrap();
@@ -323,7 +345,11 @@ async fn unreachable_vault_error_has_its_cause() {
 async fn token_is_never_sent_to_another_host_or_over_http() {
     let other = r#"Bearer authorization="https://login.microsoftonline.com/t", resource="https://vault.azure.cn""#;
     let body = r#"{"value": "x"}"#;
-    let vault = FakeVaultServer { challenge: other, ..FakeVaultServer::new() }.with_page("/secrets/cpo", 200, body);
+    let vault = FakeVaultServer { challenge: other, ..FakeVaultServer::new() }.with_page(
+        "/secrets/cpo",
+        200,
+        body,
+    );
     let (vault, client) = open_vault_in_unknown_cloud(vault, CountingTokenCredential::default());
     let error = client.fetch_secret(&secret_name(), None).await.unwrap_err();
     assert!(matches!(error, VaultReadError::UntrustedVault { .. }), "{error:?}");
@@ -332,7 +358,8 @@ async fn token_is_never_sent_to_another_host_or_over_http() {
     let client: Arc<dyn HttpClient> = Arc::<FakeVaultServer>::clone(&vault);
     let options =
         ClientOptions { transport: Some(Transport::new(client)), ..ClientOptions::default() };
-    let plain = KeyVault::new("http://kv1", Arc::new(CountingTokenCredential::default()), options).unwrap();
+    let plain =
+        KeyVault::new("http://kv1", Arc::new(CountingTokenCredential::default()), options).unwrap();
     let error = plain.fetch_secret(&secret_name(), None).await.unwrap_err();
     assert!(matches!(error, VaultReadError::UntrustedVault { .. }), "{error:?}");
     assert_eq!(vault.recorded_requests.lock().unwrap().len(), 1);
@@ -395,7 +422,11 @@ fn only_an_open_circuit_reports_circuit_open_for() {
     let remaining = Duration::from_secs(30);
     let cooling = |because| {
         let host = "kv1.vault.azure.net".to_owned();
-        classify_client_error(azure_core::Error::from(ThrottledError { host, cause: because, remaining }))
+        classify_client_error(azure_core::Error::from(ThrottledError {
+            host,
+            cause: because,
+            remaining,
+        }))
     };
     for (because, turned_away, is_outage) in [
         (ThrottleCause::CircuitOpen, Some(remaining), true),
@@ -404,7 +435,11 @@ fn only_an_open_circuit_reports_circuit_open_for() {
         (ThrottleCause::LocalRateLimit, None, false),
     ] {
         let error = cooling(because);
-        assert_eq!((error.circuit_open_for(), error.is_outage()), (turned_away, is_outage), "{error}");
+        assert_eq!(
+            (error.circuit_open_for(), error.is_outage()),
+            (turned_away, is_outage),
+            "{error}"
+        );
     }
     let refused = VaultReadError::Malformed { problem: "it is not the JSON of a list" };
     assert_eq!(refused.circuit_open_for(), None);

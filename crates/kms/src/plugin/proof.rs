@@ -32,7 +32,12 @@ struct CachedProof {
 
 impl ProofCache {
     pub(super) fn new(clock: SharedClock) -> Self {
-        Self { clock, completed_count: AtomicU64::new(0), last_started: AtomicU64::new(0), last_proof: Mutex::new(None) }
+        Self {
+            clock,
+            completed_count: AtomicU64::new(0),
+            last_started: AtomicU64::new(0),
+            last_proof: Mutex::new(None),
+        }
     }
 
     /// A good proof that still counts, the one that was made while this call waited for its turn,
@@ -71,8 +76,11 @@ impl ProofCache {
         }
         self.last_started.store(millis(self.clock.monotonic()), Relaxed);
         let outcome = prove(left).await.map_err(Arc::new);
-        *last =
-            Some(CachedProof { finished_at: self.clock.monotonic(), time_limit: left, outcome: outcome.clone() });
+        *last = Some(CachedProof {
+            finished_at: self.clock.monotonic(),
+            time_limit: left,
+            outcome: outcome.clone(),
+        });
         self.completed_count.fetch_add(1, Relaxed);
         outcome
     }

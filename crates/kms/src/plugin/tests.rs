@@ -4,7 +4,7 @@ use lanyard_clock::{Clock as _, ManualClock};
 use lanyard_vocabulary::format_error_chain;
 
 use super::*;
-use crate::fake_vault::{FakeVaultFault, FakeKmsVault, vector_key, vector_text};
+use crate::fake_vault::{FakeKmsVault, FakeVaultFault, vector_key, vector_text};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -32,7 +32,10 @@ impl KmsPluginFixture {
     }
 
     /// Runs `work` while the clock jumps to whatever is slept for.
-    async fn run_with_clock<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+    async fn run_with_clock<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
         let task = tokio::spawn(work);
         while !task.is_finished() {
             // What can be done without time comes first.
@@ -113,7 +116,9 @@ async fn layouts_decrypt_each_other_in_both_versions() {
 async fn plaintext_limit_depends_on_key_size_and_layout() {
     let sizes = [(KeySize::Rsa3072, 318, 238), (KeySize::Rsa4096, 446, 334)];
     for (size, upstream, openshift) in sizes {
-        for (layout, most) in [(CiphertextLayout::Upstream, upstream), (CiphertextLayout::OpenShift, openshift)] {
+        for (layout, most) in
+            [(CiphertextLayout::Upstream, upstream), (CiphertextLayout::OpenShift, openshift)]
+        {
             let bench = KmsPluginFixture::with_vault(layout, FakeKmsVault::with_new_key(size));
             let longest = vec![7; most];
             let new = bench.plugin.encrypt(&longest, MINUTE).await.unwrap();
@@ -181,16 +186,25 @@ async fn altered_ciphertext_uses_upstream_error_text() {
 async fn disabled_key_error_quotes_the_vault() {
     let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
     bench.vault.inject_faults([FakeVaultFault::Status(403), FakeVaultFault::Status(403)]);
-    let error = bench.plugin.decrypt(&vector_ciphertext(CiphertextLayout::Upstream), MINUTE).await.unwrap_err();
-    assert_eq!(format_error_chain(&error), "failed to decrypt, error: the key cannot be used: 403: scripted");
+    let error = bench
+        .plugin
+        .decrypt(&vector_ciphertext(CiphertextLayout::Upstream), MINUTE)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        format_error_chain(&error),
+        "failed to decrypt, error: the key cannot be used: 403: scripted"
+    );
     let error = bench.plugin.encrypt(b"seed", MINUTE).await.unwrap_err();
-    assert_eq!(format_error_chain(&error), "failed to encrypt, error: the key cannot be used: 403: scripted");
+    assert_eq!(
+        format_error_chain(&error),
+        "failed to encrypt, error: the key cannot be used: 403: scripted"
+    );
     assert_eq!(bench.vault.request_count(), 2, "what does not pass is not asked again");
 }
 
 #[tokio::test]
-async fn unexpected_kid_fails_encrypt_but_not_decrypt()
- {
+async fn unexpected_kid_fails_encrypt_but_not_decrypt() {
     let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
     for kid in [Some("https://EXAMPLE.vault.azure.net/keys/mykey/ABCD"), Some("https://x:8/"), None]
     {
@@ -203,7 +217,11 @@ async fn unexpected_kid_fails_encrypt_but_not_decrypt()
         );
         assert_eq!(error.to_string(), expected);
         bench.vault.inject_faults([FakeVaultFault::Kid(kid)]);
-        let found = bench.plugin.decrypt(&vector_ciphertext(CiphertextLayout::Upstream), MINUTE).await.unwrap();
+        let found = bench
+            .plugin
+            .decrypt(&vector_ciphertext(CiphertextLayout::Upstream), MINUTE)
+            .await
+            .unwrap();
         assert_eq!(*found, example_plaintext());
     }
 }
@@ -216,7 +234,9 @@ async fn malformed_vault_value_is_rejected() {
         let error = bench.plugin.encrypt(b"seed", MINUTE).await.unwrap_err();
         assert!(matches!(error, KmsPluginError::Ciphertext(_)), "{value}: {error}");
     }
-    for (layout, value) in [(CiphertextLayout::Upstream, "AAE="), (CiphertextLayout::OpenShift, "QUFFQw==")] {
+    for (layout, value) in
+        [(CiphertextLayout::Upstream, "AAE="), (CiphertextLayout::OpenShift, "QUFFQw==")]
+    {
         bench.vault.inject_faults([FakeVaultFault::Value(value.to_owned())]);
         let error = bench.plugin.decrypt(&vector_ciphertext(layout), MINUTE).await.unwrap_err();
         let told = format_error_chain(&error);
@@ -228,7 +248,11 @@ async fn malformed_vault_value_is_rejected() {
 #[tokio::test]
 async fn transient_errors_are_retried_within_deadline() {
     let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-    bench.vault.inject_faults([FakeVaultFault::Status(503), FakeVaultFault::Status(500), FakeVaultFault::Status(429)]);
+    bench.vault.inject_faults([
+        FakeVaultFault::Status(503),
+        FakeVaultFault::Status(500),
+        FakeVaultFault::Status(429),
+    ]);
     let plugin = bench.plugin.clone();
     let work = async move { plugin.encrypt(b"seed", Duration::from_secs(10)).await };
     bench.run_with_clock(work).await.unwrap();
@@ -256,7 +280,10 @@ async fn hanging_vault_is_retried_within_deadline() {
     let began = bench.plugin.clock().monotonic();
     let work = async move { plugin.encrypt(b"seed", Duration::from_secs(3)).await };
     let error = bench.run_with_clock(work).await.unwrap_err();
-    assert!(matches!(error, KmsPluginError::Encrypt(KeyOperationError::TimedOut { .. })), "{error}");
+    assert!(
+        matches!(error, KmsPluginError::Encrypt(KeyOperationError::TimedOut { .. })),
+        "{error}"
+    );
     let took = bench.plugin.clock().monotonic().saturating_sub(began);
     assert!(took <= Duration::from_secs(3), "{took:?}");
 }
@@ -264,7 +291,9 @@ async fn hanging_vault_is_retried_within_deadline() {
 #[tokio::test]
 async fn slow_vault_is_awaited_within_default_deadline() {
     let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-    bench.vault.inject_faults([FakeVaultFault::DelayedReply(bench.clock.clone(), Duration::from_secs(2))]);
+    bench
+        .vault
+        .inject_faults([FakeVaultFault::DelayedReply(bench.clock.clone(), Duration::from_secs(2))]);
     let plugin = bench.plugin.clone();
     let work = async move { plugin.encrypt(b"seed", Duration::from_millis(2_900)).await };
     bench.run_with_clock(work).await.unwrap();
@@ -278,7 +307,10 @@ async fn token_timeout_is_reported_instead_of_vault() {
     let plugin = bench.plugin.clone();
     let work = async move { plugin.encrypt(b"seed", Duration::from_millis(2_900)).await };
     let error = bench.run_with_clock(work).await.unwrap_err();
-    assert_eq!(format_error_chain(&error), "failed to encrypt, error: no token for the vault within 2600 ms");
+    assert_eq!(
+        format_error_chain(&error),
+        "failed to encrypt, error: no token for the vault within 2600 ms"
+    );
     assert_eq!(error.label(), "token");
     let hint = error.hint().unwrap();
     assert!(hint.contains("Entra") && !hint.contains("firewall"), "{hint}");
@@ -370,7 +402,9 @@ async fn concurrent_callers_share_one_proof() {
 async fn wrong_decryption_fails_the_proof() {
     let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
     let other = CiphertextLayout::Upstream.encrypt_value(b"something else").to_string();
-    bench.vault.inject_faults([FakeVaultFault::Kid(Some("https://example.vault.azure.net/keys/mykey/ABCD"))]);
+    bench.vault.inject_faults([FakeVaultFault::Kid(Some(
+        "https://example.vault.azure.net/keys/mykey/ABCD",
+    ))]);
     bench.vault.inject_faults([FakeVaultFault::Value(other)]);
     let error = bench.plugin.prove(MINUTE).await.unwrap_err();
     assert!(matches!(*error, KmsPluginError::ProofMismatch), "{error}");

@@ -13,11 +13,11 @@ use tonic::Code;
 use tower::ServiceExt;
 
 use super::*;
+use crate::fake_vault::{FakeKmsVault, FakeVaultFault, vector_key, vector_text};
 use crate::health::KmsHealthEndpoints;
 use crate::layout::CiphertextLayout;
 use crate::metrics::KmsMetrics;
 use crate::plugin::KmsPluginParts;
-use crate::fake_vault::{FakeVaultFault, FakeKmsVault, vector_key, vector_text};
 
 fn new_server(socket: &Path, vault: &Arc<FakeKmsVault>, readiness: &Readiness) -> KmsServer {
     let parts = KmsPluginParts {
@@ -97,7 +97,11 @@ impl KmsServerFixture {
     }
 }
 
-async fn request_health_page(health: KmsHealthEndpoints, method: Method, path: &str) -> (StatusCode, String) {
+async fn request_health_page(
+    health: KmsHealthEndpoints,
+    method: Method,
+    path: &str,
+) -> (StatusCode, String) {
     let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
     let reply = health.routes("/healthz").oneshot(request).await.unwrap();
     let status = reply.status();
@@ -191,7 +195,11 @@ async fn health_and_liveness_pages_differ_for_vault_failure() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(told.starts_with("failed to encrypt, error: the key cannot be used"), "{told}");
     assert_eq!(served.get_health_page(Method::GET, "/livez").await, good);
-    assert_eq!(served.get_health_page(Method::GET, "/healthz").await, good, "it is back without a restart");
+    assert_eq!(
+        served.get_health_page(Method::GET, "/healthz").await,
+        good,
+        "it is back without a restart"
+    );
     served.stop().await;
 }
 
@@ -207,10 +215,14 @@ async fn health_pages_reject_socket_of_other_instance() {
         tokio::task::yield_now().await;
     }
     for path in ["/healthz", "/livez"] {
-        let health = KmsHealthEndpoints { readiness: readiness.clone(), ..served.health_endpoints() };
+        let health =
+            KmsHealthEndpoints { readiness: readiness.clone(), ..served.health_endpoints() };
         let told = request_health_page(health, Method::GET, path).await;
         assert_eq!(told, (StatusCode::SERVICE_UNAVAILABLE, taken.clone()));
-        assert_eq!(served.get_health_page(Method::GET, path).await, (StatusCode::OK, "ok".to_owned()));
+        assert_eq!(
+            served.get_health_page(Method::GET, path).await,
+            (StatusCode::OK, "ok".to_owned())
+        );
     }
     end.send(()).unwrap();
     second.await.unwrap().unwrap();

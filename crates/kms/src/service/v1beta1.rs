@@ -8,7 +8,7 @@ use lanyard_grpc::kms_v1beta1::{
 use tonic::{Request, Response, Status};
 
 use super::deadline::request_timeout;
-use super::{record_call, error_status};
+use super::{error_status, record_call};
 use crate::error::KmsPluginError;
 use crate::metrics::MeasuredOperation;
 use crate::plugin::KmsPlugin;
@@ -47,7 +47,12 @@ impl KeyManagementService for KmsV1Service {
         let began = plugin.clock().monotonic();
         let given = request_timeout(request.metadata());
         let cipher = plugin.encrypt_v1(&request.get_ref().plain, given).await;
-        record_call(plugin, MeasuredOperation::GrpcEncrypt, began, cipher.as_ref().err().map(KmsPluginError::label));
+        record_call(
+            plugin,
+            MeasuredOperation::GrpcEncrypt,
+            began,
+            cipher.as_ref().err().map(KmsPluginError::label),
+        );
         let cipher = cipher.map_err(|error| error_status("Encrypt of version 1", &error))?;
         Ok(Response::new(EncryptResponse { cipher }))
     }
@@ -60,7 +65,12 @@ impl KeyManagementService for KmsV1Service {
         let began = plugin.clock().monotonic();
         let given = request_timeout(request.metadata());
         let plain = plugin.decrypt_v1(&request.get_ref().cipher, given).await;
-        record_call(plugin, MeasuredOperation::GrpcDecrypt, began, plain.as_ref().err().map(KmsPluginError::label));
+        record_call(
+            plugin,
+            MeasuredOperation::GrpcDecrypt,
+            began,
+            plain.as_ref().err().map(KmsPluginError::label),
+        );
         let mut plain = plain.map_err(|error| error_status("Decrypt of version 1", &error))?;
         Ok(Response::new(DecryptResponse { plain: std::mem::take(&mut *plain) }))
     }

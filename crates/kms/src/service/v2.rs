@@ -7,10 +7,10 @@ use lanyard_grpc::kms_v2::{
 use tonic::{Request, Response, Status};
 
 use super::deadline::request_timeout;
-use super::{record_call, error_status};
+use super::{error_status, record_call};
 use crate::error::KmsPluginError;
 use crate::metrics::MeasuredOperation;
-use crate::plugin::{KmsPlugin, EncryptedValue};
+use crate::plugin::{EncryptedValue, KmsPlugin};
 
 /// What the other plugins report. `v2` is as good, but an API server holds a change of it against
 /// the plugin, and plugins are exchanged under API servers that run.
@@ -51,7 +51,12 @@ impl KeyManagementService for KmsV2Service {
         let given = request_timeout(request.metadata());
         let request = request.into_inner();
         let sealed = plugin.encrypt(&request.plaintext, given).await;
-        record_call(plugin, MeasuredOperation::GrpcEncrypt, began, sealed.as_ref().err().map(KmsPluginError::label));
+        record_call(
+            plugin,
+            MeasuredOperation::GrpcEncrypt,
+            began,
+            sealed.as_ref().err().map(KmsPluginError::label),
+        );
         let sealed = sealed.map_err(|error| error_status("Encrypt", &error))?;
         tracing::debug!(uid = request.uid, "encrypted");
         let EncryptedValue { ciphertext, key_id, annotations } = sealed;
@@ -68,7 +73,12 @@ impl KeyManagementService for KmsV2Service {
         let DecryptRequest { ciphertext, uid, key_id, annotations } = request.into_inner();
         let sealed = EncryptedValue { ciphertext, key_id, annotations };
         let plaintext = plugin.decrypt(&sealed, given).await;
-        record_call(plugin, MeasuredOperation::GrpcDecrypt, began, plaintext.as_ref().err().map(KmsPluginError::label));
+        record_call(
+            plugin,
+            MeasuredOperation::GrpcDecrypt,
+            began,
+            plaintext.as_ref().err().map(KmsPluginError::label),
+        );
         let mut plaintext = plaintext.map_err(|error| error_status("Decrypt", &error))?;
         tracing::debug!(uid, "decrypted");
         Ok(Response::new(DecryptResponse { plaintext: std::mem::take(&mut *plaintext) }))

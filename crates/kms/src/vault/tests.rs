@@ -2,13 +2,13 @@ use azure_core::credentials::{AccessToken, TokenRequestOptions};
 use azure_core::http::headers::{AUTHORIZATION, Headers};
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, StatusCode};
 use azure_core::time::OffsetDateTime;
-use lanyard_azure::{RetryPolicy, AzureTransportSettings};
+use lanyard_azure::{AzureTransportSettings, RetryPolicy};
 use lanyard_clock::SystemClock;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::layout::CiphertextLayout;
 use crate::fake_vault::vector_key;
+use crate::layout::CiphertextLayout;
 
 fn parse_example_reply(status: u16, body: &'static str) -> Result<KeyResult, KeyOperationError> {
     let mut headers = Headers::new();
@@ -105,7 +105,10 @@ impl TokenCredential for FakeTokenCredential {
     }
 }
 
-fn recording_vault(status: u16, body: &'static str) -> (KeyVaultKeyClient, Arc<RecordingHttpClient>) {
+fn recording_vault(
+    status: u16,
+    body: &'static str,
+) -> (KeyVaultKeyClient, Arc<RecordingHttpClient>) {
     let recorder = Arc::new(RecordingHttpClient { requests: Mutex::default(), status, body });
     (vault_with_client(Arc::<RecordingHttpClient>::clone(&recorder)), recorder)
 }
@@ -136,7 +139,8 @@ async fn key_operation_sends_one_authorized_request() {
 async fn errors_contain_no_value_and_no_token() {
     for (status, body) in [(200, "planted-value"), (400, "Bearer eyJhbGciOiJub25lIn0.e30.c2ln")] {
         let (vault, recorder) = recording_vault(status, body);
-        let asked = vault.run_operation(KmsKeyOperation::Encrypt, KeyAlgorithm::RsaOaep256, "cGxhbnRlZA");
+        let asked =
+            vault.run_operation(KmsKeyOperation::Encrypt, KeyAlgorithm::RsaOaep256, "cGxhbnRlZA");
         let error = asked.await.unwrap_err();
         let told = format!("{error} {error:?}");
         for secret in ["cGxhbnRlZA", "planted-value", "eyJ", "token for"] {
@@ -188,7 +192,8 @@ async fn echoed_request_is_redacted_in_every_layout() {
             [400, 403, 429, 502].into_iter().flat_map(|it| pages.map(|page| (it, page)))
         {
             let vault = vault_with_client(Arc::new(EchoingGateway(status, page)));
-            let error = vault.run_operation(KmsKeyOperation::Encrypt, algorithm, &value).await.unwrap_err();
+            let error =
+                vault.run_operation(KmsKeyOperation::Encrypt, algorithm, &value).await.unwrap_err();
             let told = format!("{error} {error:?}");
             assert!(told.contains("Blocked") && told.contains("[redacted]"), "{told}");
             let shown = value

@@ -73,7 +73,9 @@ async fn serve_connection(acceptor: TlsAcceptor, stream: tokio::net::TcpStream) 
 
 /// As an API server answers whoever asks too much: priority and fairness in plain text, an overloaded
 /// handler by a status.
-fn response_for(request: &http::Request<hyper::body::Incoming>) -> http::Response<Full<bytes::Bytes>> {
+fn response_for(
+    request: &http::Request<hyper::body::Incoming>,
+) -> http::Response<Full<bytes::Bytes>> {
     let text = format!("{:?}", request.version());
     let (status, seconds, text) = match request.uri().path() {
         "/plain" => (429, "7", "Too many requests, please try again later.".to_owned()),

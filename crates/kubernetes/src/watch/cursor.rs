@@ -101,7 +101,8 @@ impl WatchCursor {
             }
             WatchOutcome::Failed { error, version, duration: lasted, had_events: told } => {
                 let is_list = version.is_none();
-                let refusals = if is_list { &mut self.list_refusals } else { &mut self.watch_refusals };
+                let refusals =
+                    if is_list { &mut self.list_refusals } else { &mut self.watch_refusals };
                 refusals.record_error(&error);
                 self.is_watch_refused |= self.watch_refusals.count > 0;
                 // What cannot be read is lost, and only a list tells it again.

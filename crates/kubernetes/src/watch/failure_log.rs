@@ -68,16 +68,37 @@ mod tests {
     fn failure_of_another_kind_is_logged() {
         let of_watch = |error| (error, false);
         // A server starts anew, and takes a right away with that.
-        let restart = [connection_error(), timeout_error(), status_error(503), status_error(403), status_error(403)].map(of_watch);
+        let restart = [
+            connection_error(),
+            timeout_error(),
+            status_error(503),
+            status_error(403),
+            status_error(403),
+        ]
+        .map(of_watch);
         assert_eq!(logged_failures(&restart), [true, false, false, true, false]);
-        let back = [status_error(403), connection_error(), connection_error(), status_error(403), status_error(401)].map(of_watch);
+        let back = [
+            status_error(403),
+            connection_error(),
+            connection_error(),
+            status_error(403),
+            status_error(401),
+        ]
+        .map(of_watch);
         assert_eq!(logged_failures(&back), [true, true, false, true, true]);
         let gone = ApiError::NotServed { action: "watch x".to_owned(), message: String::new() };
-        assert_eq!(logged_failures(&[status_error(404), gone.clone(), gone].map(of_watch)), [true, true, false]);
+        assert_eq!(
+            logged_failures(&[status_error(404), gone.clone(), gone].map(of_watch)),
+            [true, true, false]
+        );
         // The right to list is another one than that to watch; the way to the server is one.
-        let rights = [(status_error(403), true), (status_error(403), false), (status_error(403), false)];
+        let rights =
+            [(status_error(403), true), (status_error(403), false), (status_error(403), false)];
         assert_eq!(logged_failures(&rights), [true, true, false]);
-        assert_eq!(logged_failures(&[(connection_error(), true), (connection_error(), false)]), [true, false]);
+        assert_eq!(
+            logged_failures(&[(connection_error(), true), (connection_error(), false)]),
+            [true, false]
+        );
     }
 
     #[test]

@@ -16,7 +16,9 @@ fn config_map_watch() -> ResourceWatch {
 }
 
 /// An API server that answers each request so; one without an answer waits for ever.
-fn fake_api(answer: impl Fn(&str) -> Option<Value> + Clone + Send + Sync + 'static) -> KubernetesApi {
+fn fake_api(
+    answer: impl Fn(&str) -> Option<Value> + Clone + Send + Sync + 'static,
+) -> KubernetesApi {
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let answer = answer(&request.uri().to_string());
         async move {
@@ -77,7 +79,11 @@ async fn listed_items_carry_type_meta() {
         "metadata": {"resourceVersion": "9"}, "items": [map]});
     let api = fake_api(move |uri| (!uri.contains("watch=")).then(|| list.clone()));
     let told = collect_until_listed(&api, &config_map_watch()).await;
-    let [WatchUpdate::ListStarted, WatchUpdate::Applied(object), WatchUpdate::ListCompleted] = &told[..] else { panic!("{told:?}") };
+    let [WatchUpdate::ListStarted, WatchUpdate::Applied(object), WatchUpdate::ListCompleted] =
+        &told[..]
+    else {
+        panic!("{told:?}")
+    };
     let types = object.types.as_ref().unwrap();
     assert_eq!((types.api_version.as_str(), types.kind.as_str()), ("v1", "ConfigMap"));
 }
@@ -183,7 +189,8 @@ async fn unreadable_watch_line_causes_a_list() {
         assert!((2..=5).contains(&lists), "{lists} for {line}");
     }
     // Half a line of a watch that was cut is told again by the next one.
-    let (lists, watches) = count_requests("{\"type\":\"ADDED\",\"obj", Duration::from_secs(1)).await;
+    let (lists, watches) =
+        count_requests("{\"type\":\"ADDED\",\"obj", Duration::from_secs(1)).await;
     assert_eq!(lists, 1);
     assert!(watches > 1, "{watches}");
 }

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use crate::audit::event::{AuditEvent, AuditRecord};
 
 /// What the first line of a chain says about the line before it.
-const FIRST_PREVIOUS_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+const FIRST_PREVIOUS_HASH: &str =
+    "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// Where a chain stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

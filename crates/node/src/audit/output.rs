@@ -19,7 +19,9 @@ pub(super) trait LineOutput: fmt::Debug + Send {
 }
 
 /// Opens what was asked for, and says where its chain stands.
-pub(super) fn open_output(sink: &AuditSink) -> Result<(Box<dyn LineOutput>, HashChain), AuditError> {
+pub(super) fn open_output(
+    sink: &AuditSink,
+) -> Result<(Box<dyn LineOutput>, HashChain), AuditError> {
     match sink {
         AuditSink::Stdout => Ok((Box::new(StdoutOutput), HashChain::default())),
         AuditSink::File(path) => {

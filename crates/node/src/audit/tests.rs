@@ -47,7 +47,8 @@ fn verify(lines: &[String]) -> Result<ChainSummary, ChainBreak> {
 
 #[test]
 fn a_record_survives_a_round_trip() {
-    let line = HashChain::default().next_line("2026-11-21T12:00:00Z".parse().unwrap(), read_event("secret/a"));
+    let line = HashChain::default()
+        .next_line("2026-11-21T12:00:00Z".parse().unwrap(), read_event("secret/a"));
     let line = line.unwrap();
     assert!(is_trail_line(&line));
     let record: AuditRecord = serde_json::from_str(&line).unwrap();
@@ -183,7 +184,8 @@ fn lines_wait_for_a_full_disk_and_lost_events_are_counted() {
 #[test]
 fn lost_event_is_recorded_when_repeated() {
     let disk = FakeAuditDisk::default();
-    let trail = AuditTrail::with_output(Box::new(disk.clone()), HashChain::default(), clock()).unwrap();
+    let trail =
+        AuditTrail::with_output(Box::new(disk.clone()), HashChain::default(), clock()).unwrap();
     trail.flush();
     disk.0.lock().0 = true;
     // Room for the lines that wait and for those in the queue, and then some.
@@ -239,7 +241,9 @@ impl LineOutput for HangingOutput {
 #[test]
 fn flush_times_out_on_a_hanging_file_with_a_full_queue() {
     let (let_go, held) = sync_channel(0);
-    let trail = AuditTrail::with_output(Box::new(HangingOutput(held)), HashChain::default(), clock()).unwrap();
+    let trail =
+        AuditTrail::with_output(Box::new(HangingOutput(held)), HashChain::default(), clock())
+            .unwrap();
     let shared = trail.0.as_ref().unwrap();
     let shortly = Duration::from_millis(5);
     assert!(!shared.flush(shortly));

@@ -51,7 +51,14 @@ impl AuditWriter {
         chain: HashChain,
         recent: Arc<Mutex<RecentAuditEvents>>,
     ) -> Self {
-        Self { output, chain, pending_lines: VecDeque::new(), lost_events: 0, is_failing: false, recent }
+        Self {
+            output,
+            chain,
+            pending_lines: VecDeque::new(),
+            lost_events: 0,
+            is_failing: false,
+            recent,
+        }
     }
 
     /// Writes until nobody is left who could add something.

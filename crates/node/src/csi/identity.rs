@@ -24,7 +24,11 @@ pub(crate) struct CsiIdentityService {
 impl CsiIdentityService {
     /// A driver of this name and version. It is ready when every gate but that of its registration
     /// is open, because the kubelet registers what is ready.
-    pub(crate) const fn new(name: DriverName, version: String, registration_gate: ReadinessGate) -> Self {
+    pub(crate) const fn new(
+        name: DriverName,
+        version: String,
+        registration_gate: ReadinessGate,
+    ) -> Self {
         Self { name, version, registration_gate, capabilities: Vec::new() }
     }
 

@@ -141,7 +141,11 @@ impl From<&InvalidPublishRequest> for PublishFailure {
 }
 
 /// The kubelet would forget a volume that stays mounted, were the refusal final.
-fn invalid_request_status(call: &'static str, refused: &InvalidPublishRequest, is_mounted: bool) -> Status {
+fn invalid_request_status(
+    call: &'static str,
+    refused: &InvalidPublishRequest,
+    is_mounted: bool,
+) -> Status {
     let failure = PublishFailure::from(refused);
     let failure = if is_mounted { failure.into_non_final() } else { failure };
     log_failure(call, &failure);

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use kube::Api;
 use kube::api::ListParams;
 use lanyard_api::SecretProviderClass;
-use lanyard_kubernetes::{ApiError, KubernetesApi, ApiRetryPolicy};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy, KubernetesApi};
 
 use crate::metrics::NodeMetrics;
 
@@ -39,7 +39,9 @@ impl NodeKubernetesApi {
         let classes = Api::<SecretProviderClass>::all(self.client().clone());
         let one = ListParams::default().limit(1);
         let list = || classes.list_metadata(&one);
-        self.call(ApiRetryPolicy::SINGLE_ATTEMPT, "list SecretProviderClasses", list).await.map(|_| ())
+        self.call(ApiRetryPolicy::SINGLE_ATTEMPT, "list SecretProviderClasses", list)
+            .await
+            .map(|_| ())
     }
 
     pub(crate) fn record_metrics(&self, count: impl FnOnce(&NodeMetrics)) {

@@ -5,8 +5,8 @@
 //! class is read when a volume first names it, and one watch per namespace tells what becomes of
 //! it. What nobody asked for is dropped as it arrives.
 
-mod namespace_watch;
 mod bounded_class;
+mod namespace_watch;
 mod store;
 
 #[cfg(test)]
@@ -69,7 +69,16 @@ impl KubeClassCache {
         let namespaces = Mutex::new(HashMap::new());
         let turns = Mutex::new(HashMap::new());
         let reads = Semaphore::new(CONCURRENT_READS);
-        Self { shared: Arc::new(KubeClassCacheState { api, settings, changes, namespaces, read_locks: turns, reads }) }
+        Self {
+            shared: Arc::new(KubeClassCacheState {
+                api,
+                settings,
+                changes,
+                namespaces,
+                read_locks: turns,
+                reads,
+            }),
+        }
     }
 
     /// Tells from now on which classes changed. A receiver that lags has missed some, and should
@@ -92,7 +101,8 @@ impl KubeClassCache {
         }
         let mut store = ClassStore::default();
         let answer = store.lookup(name, now);
-        let following = namespace_watch::watch_namespace(Arc::downgrade(&self.shared), namespace.to_owned());
+        let following =
+            namespace_watch::watch_namespace(Arc::downgrade(&self.shared), namespace.to_owned());
         let task = tokio::spawn(following).abort_handle();
         namespaces.insert(namespace.to_owned(), WatchedNamespace { store, task });
         answer
@@ -112,7 +122,8 @@ impl KubeClassCache {
             ClassLookup::Failed(problem) => return Err(problem),
             ClassLookup::NeedsRead(known) => known,
         };
-        let patience = if known.is_some() { ApiRetryPolicy::SHORT } else { ApiRetryPolicy::STANDARD };
+        let patience =
+            if known.is_some() { ApiRetryPolicy::SHORT } else { ApiRetryPolicy::STANDARD };
         match (self.shared.fetch_class(patience, namespace, name).await, known) {
             (Ok(class), _) => Ok(class),
             (Err(error), Some(class)) => {
@@ -141,7 +152,9 @@ impl ClassSource for KubeClassCache {
         match read {
             Ok(Some(class)) => Ok(class),
             Ok(None) => Err(match self.shared.oversized_class_bytes(&namespace, &name) {
-                Some(size) => ClassError::TooLarge { namespace, name, size, limit: MAX_CLASS_BYTES },
+                Some(size) => {
+                    ClassError::TooLarge { namespace, name, size, limit: MAX_CLASS_BYTES }
+                }
                 None => ClassError::NotFound { namespace, name },
             }),
             Err(problem) => Err(ClassError::Unavailable { namespace, name, problem }),
@@ -256,7 +269,11 @@ impl KubeClassCacheState {
     }
 
     /// Changes what is known of a namespace, and tells what class that changed.
-    fn update_store(&self, namespace: &str, change: impl FnOnce(&mut ClassStore) -> Option<String>) {
+    fn update_store(
+        &self,
+        namespace: &str,
+        change: impl FnOnce(&mut ClassStore) -> Option<String>,
+    ) {
         let mut namespaces = self.namespaces.lock();
         let changed = namespaces.get_mut(namespace).and_then(|it| change(&mut it.store));
         evict_to_limit(namespaces.values_mut().map(|it| &mut it.store), MAX_CACHE_BYTES);

@@ -16,7 +16,7 @@ use lanyard_vocabulary::OutcomeCode;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use self::deduplicator::{PodEventDecision, PodEventDeduplicator, EventOccurrences};
+use self::deduplicator::{EventOccurrences, PodEventDecision, PodEventDeduplicator};
 use super::FIELD_MANAGER;
 use super::api::NodeKubernetesApi;
 use super::digest::sha256_of_texts;
@@ -114,7 +114,9 @@ impl PodEventRecorder {
         tracing::info!(%pod, kind = ?notice.kind, "{}", notice.message);
         let recorded = match self.deduplicator.decide(notice, clock.monotonic(), clock.now()) {
             PodEventDecision::Create(first) => self.create_event(notice, &first).await,
-            PodEventDecision::UpdateCount(repeated) => self.update_event_count(notice, &repeated).await,
+            PodEventDecision::UpdateCount(repeated) => {
+                self.update_event_count(notice, &repeated).await
+            }
             PodEventDecision::Defer => Ok(()),
             PodEventDecision::Drop => {
                 self.dropped_events.fetch_add(1, Ordering::Relaxed);
@@ -135,7 +137,11 @@ impl PodEventRecorder {
         Api::namespaced(self.api.client().clone(), &notice.pod.namespace)
     }
 
-    async fn create_event(&self, notice: &PodEvent, first: &EventOccurrences) -> Result<(), ApiError> {
+    async fn create_event(
+        &self,
+        notice: &PodEvent,
+        first: &EventOccurrences,
+    ) -> Result<(), ApiError> {
         let event = build_event(notice, first, &self.node);
         let events = self.events_api(notice);
         let parameters =
@@ -149,7 +155,11 @@ impl PodEventRecorder {
         }
     }
 
-    async fn update_event_count(&self, notice: &PodEvent, repeated: &EventOccurrences) -> Result<(), ApiError> {
+    async fn update_event_count(
+        &self,
+        notice: &PodEvent,
+        repeated: &EventOccurrences,
+    ) -> Result<(), ApiError> {
         let events = self.events_api(notice);
         let name = event_object_name(notice, repeated);
         let patch = Patch::Merge(json!({
@@ -207,9 +217,11 @@ fn event_fields(kind: PodEventKind) -> PodEventFields {
         _ => ROTATION,
     };
     match kind {
-        PodEventKind::MountRotationComplete => {
-            PodEventFields { component: ROTATION, reason: "MountRotationComplete", is_warning: false }
-        }
+        PodEventKind::MountRotationComplete => PodEventFields {
+            component: ROTATION,
+            reason: "MountRotationComplete",
+            is_warning: false,
+        },
         PodEventKind::Failed(code) => {
             PodEventFields { component: component(code), reason: code.name(), is_warning: true }
         }

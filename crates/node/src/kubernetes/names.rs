@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lanyard_keyvault::VolumePod;
 
-use super::digest::{sha256_of_texts, hex_prefix};
+use super::digest::{hex_prefix, sha256_of_texts};
 
 /// The name of the pod status of a volume: `<pod>-<namespace>-<class>`, as upstream, by which it
 /// and we find each other's. One that is too long for an object ends in its digest.
@@ -21,7 +21,11 @@ pub(crate) fn pod_status_name(pod: &VolumePod, class: &str) -> String {
 pub(crate) fn pod_status_name_with_digest(pod: &VolumePod, class: &str, target: &Path) -> String {
     let target = target.to_string_lossy();
     let digest = sha256_of_texts(&[&pod.namespace, &pod.name, class, &target]);
-    truncate_with_suffix(&plain_pod_status_name(pod, class), MAX_NAME, &hex_prefix(&digest, DIGEST_BYTES))
+    truncate_with_suffix(
+        &plain_pod_status_name(pod, class),
+        MAX_NAME,
+        &hex_prefix(&digest, DIGEST_BYTES),
+    )
 }
 
 /// The value of the node's label: the name of the node, or its beginning and its digest where

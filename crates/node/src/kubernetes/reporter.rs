@@ -15,13 +15,16 @@ use lanyard_api::SecretProviderClassPodStatus;
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
 use parking_lot::Mutex;
 
-use self::desired::{PodStatusNameKind, desired_pod_status, report_fingerprint, is_up_to_date, owner_cleanup_patch, select_name_kind};
+use self::desired::{
+    PodStatusNameKind, desired_pod_status, is_up_to_date, owner_cleanup_patch, report_fingerprint,
+    select_name_kind,
+};
 use super::FIELD_MANAGER;
 use super::api::NodeKubernetesApi;
 use super::events::PodEventQueue;
 use super::names::{node_label_value, pod_status_name, pod_status_name_with_digest};
 use crate::metrics::StatusWrite;
-use crate::reporter::{PodEvent, StatusReportError, Reporter, VolumeReport};
+use crate::reporter::{PodEvent, Reporter, StatusReportError, VolumeReport};
 
 /// Writes a `SecretProviderClassPodStatus` per volume, and events about pods.
 ///
@@ -117,7 +120,9 @@ impl KubeReporter {
         let (name, existing) = match settled.remove(&report.target) {
             Some(before) if before.fingerprint == fingerprint => {
                 if now.saturating_sub(before.read_at) < self.settings.reread_after {
-                    self.api.record_metrics(|metrics| metrics.record_status_write(StatusWrite::Unchanged));
+                    self.api.record_metrics(|metrics| {
+                        metrics.record_status_write(StatusWrite::Unchanged)
+                    });
                     settled.insert(report.target.clone(), before);
                     return Ok(());
                 }
@@ -253,8 +258,11 @@ mod tests {
         let mut settled = name.written.try_lock().unwrap();
         name.forget(Path::new("/t"));
         for target in ["/t", "/other"] {
-            let entry =
-                WrittenPodStatus { name: "p-n-c".to_owned(), fingerprint: [0; 32], read_at: Duration::ZERO };
+            let entry = WrittenPodStatus {
+                name: "p-n-c".to_owned(),
+                fingerprint: [0; 32],
+                read_at: Duration::ZERO,
+            };
             settled.insert(target.into(), entry);
         }
         name.remove_forgotten(&mut settled);

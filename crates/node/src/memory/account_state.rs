@@ -96,7 +96,10 @@ impl MemoryAccountState {
     /// Whether there is neither a volume nor a fill.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
-        self.volume_bytes == 0 && self.fetch_bytes == 0 && self.fetches.is_empty() && self.pending.is_empty()
+        self.volume_bytes == 0
+            && self.fetch_bytes == 0
+            && self.fetches.is_empty()
+            && self.pending.is_empty()
     }
 
     pub(super) const fn replace_volume_bytes(&mut self, old: u64, new: u64) {
@@ -105,7 +108,11 @@ impl MemoryAccountState {
 
     /// Takes memory for a cache, if new volumes would be given as much. `has_share` says whether the
     /// cache stays within its own limit.
-    pub(super) fn reserve_cached(&mut self, bytes: u64, has_share: bool) -> Result<(), CacheReserveError> {
+    pub(super) fn reserve_cached(
+        &mut self,
+        bytes: u64,
+        has_share: bool,
+    ) -> Result<(), CacheReserveError> {
         // Before the cache's own limit: a cache that evicts for that must have a chance to get the
         // memory, and a fill that waits takes precedence.
         if !self.pending.is_empty() {
@@ -127,7 +134,13 @@ impl MemoryAccountState {
 
     pub(super) fn begin_fetch(&mut self, purpose: MemoryPurpose) -> FetchId {
         self.last_sequence = self.last_sequence.saturating_add(1);
-        let fill = FetchReservations { purpose, reserved: 0, reserved_for_files: 0, active_reads: 0, is_refused: false };
+        let fill = FetchReservations {
+            purpose,
+            reserved: 0,
+            reserved_for_files: 0,
+            active_reads: 0,
+            is_refused: false,
+        };
         self.fetches.insert(self.last_sequence, fill);
         self.last_sequence
     }
@@ -141,7 +154,12 @@ impl MemoryAccountState {
     }
 
     /// Asks for memory. `may_evict` is false once what is cached was evicted.
-    pub(super) fn reserve(&mut self, id: FetchId, room: Reservation, may_evict: bool) -> ReserveResult {
+    pub(super) fn reserve(
+        &mut self,
+        id: FetchId,
+        room: Reservation,
+        may_evict: bool,
+    ) -> ReserveResult {
         // A fill that has ended holds nothing.
         let Some(fill) = self.fetches.get(&id) else { return ReserveResult::Granted };
         let (open, bytes) = (self.limit.limit_for(fill.purpose, false), room.bytes());
@@ -195,10 +213,9 @@ impl MemoryAccountState {
         growth: GrowthRequest,
         id: FetchId,
     ) -> Result<u64, (MemoryLimitError, u64)> {
-        let (files, reading) = self
-            .fetches
-            .get(&id)
-            .map_or((0, 0), |fill| (fill.reserved_for_files, fill.reserved.saturating_sub(fill.reserved_for_files)));
+        let (files, reading) = self.fetches.get(&id).map_or((0, 0), |fill| {
+            (fill.reserved_for_files, fill.reserved.saturating_sub(fill.reserved_for_files))
+        });
         let growth = GrowthRequest { read_bytes: reading, ..growth };
         let others = self.used().saturating_sub(own.saturating_add(files).saturating_add(reading));
         let claimed = if growth.needed <= files && self.limit.allows_reserved(growth) {
@@ -240,7 +257,9 @@ impl MemoryAccountState {
     pub(super) fn grant_pending(&mut self) {
         let waiting: Vec<WaiterId> = self.pending.keys().copied().collect();
         for wait in waiting {
-            let Some(room) = self.pending.get(&wait).map(|waiting| waiting.reservation) else { continue };
+            let Some(room) = self.pending.get(&wait).map(|waiting| waiting.reservation) else {
+                continue;
+            };
             let (id, bytes) = (wait.0, room.bytes());
             if self.shortfall(id, bytes) == 0 && !self.is_behind_older_fetch(id, bytes) {
                 self.grant(id, room);
@@ -266,7 +285,9 @@ impl MemoryAccountState {
         let Some(fill) = self.fetches.get_mut(&id) else { return };
         match room {
             Reservation::Read(_) => fill.active_reads = fill.active_reads.saturating_add(1),
-            Reservation::Files(bytes) => fill.reserved_for_files = fill.reserved_for_files.saturating_add(bytes),
+            Reservation::Files(bytes) => {
+                fill.reserved_for_files = fill.reserved_for_files.saturating_add(bytes)
+            }
         }
         fill.reserved = fill.reserved.saturating_add(room.bytes());
         self.fetch_bytes = self.fetch_bytes.saturating_add(room.bytes());
@@ -309,7 +330,9 @@ impl MemoryAccountState {
         })
     }
 
-    fn fetches_with_memory(&self) -> impl DoubleEndedIterator<Item = (&FetchId, &FetchReservations)> {
+    fn fetches_with_memory(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (&FetchId, &FetchReservations)> {
         self.fetches.iter().filter(|(_, fill)| fill.reserved > 0)
     }
 
@@ -317,7 +340,8 @@ impl MemoryAccountState {
     /// progress, releases memory later.
     fn is_deadlocked(&self) -> bool {
         let waits = |id: FetchId| self.pending.range((id, 0)..=(id, u64::MAX)).next().is_some();
-        !self.pending.is_empty() && self.fetches_with_memory().all(|(id, fill)| fill.active_reads == 0 && waits(*id))
+        !self.pending.is_empty()
+            && self.fetches_with_memory().all(|(id, fill)| fill.active_reads == 0 && waits(*id))
     }
 
     /// Refuses waiting reservations until the rest can proceed.
@@ -325,15 +349,16 @@ impl MemoryAccountState {
         let holders = || self.fetches_with_memory();
         // Who asks for little is not refused because others ask for much, and a pod that waits can be
         // tried again sooner than a rotation is missed.
-        let is_large = |fill: &FetchReservations| fill.reserved > self.limit.0 / SMALL_FETCH_DIVISOR;
+        let is_large =
+            |fill: &FetchReservations| fill.reserved > self.limit.0 / SMALL_FETCH_DIVISOR;
         let youngest = |large, purpose| {
             let alike =
                 holders().filter(|(_, fill)| fill.purpose == purpose && is_large(fill) == large);
             alike.map(|(id, _)| *id).next_back()
         };
-        let order = [true, false]
-            .into_iter()
-            .flat_map(|large| [MemoryPurpose::Mount, MemoryPurpose::Rotation].map(|purpose| (large, purpose)));
+        let order = [true, false].into_iter().flat_map(|large| {
+            [MemoryPurpose::Mount, MemoryPurpose::Rotation].map(|purpose| (large, purpose))
+        });
         let victim = order.map(|(large, purpose)| youngest(large, purpose)).find_map(|it| it);
         if let Some(fill) = victim.and_then(|id| self.fetches.get_mut(&id)) {
             fill.is_refused = true;

@@ -8,7 +8,7 @@ use lanyard_clock::SharedClock;
 use lanyard_keyvault::{MemoryExhausted, ReadMemory};
 
 use super::MemoryAccount;
-use super::account_state::{ReserveResult, FetchId, Reservation, WaiterId};
+use super::account_state::{FetchId, Reservation, ReserveResult, WaiterId};
 use crate::memory_limit::{GrowthRequest, MemoryLimitError, MemoryPurpose, min_file_size};
 use crate::provider::Urgency;
 
@@ -27,7 +27,12 @@ struct FetchMemoryShared {
 
 impl MemoryAccount {
     /// The memory of a fill that begins now and waits for memory no longer than `patience`.
-    pub fn fetch_memory(&self, urgency: Urgency, patience: Duration, clock: &SharedClock) -> FetchMemory {
+    pub fn fetch_memory(
+        &self,
+        urgency: Urgency,
+        patience: Duration,
+        clock: &SharedClock,
+    ) -> FetchMemory {
         let purpose = match urgency {
             Urgency::Mount => MemoryPurpose::Mount,
             Urgency::ForceRefresh | Urgency::Rotation => MemoryPurpose::Rotation,
@@ -118,7 +123,8 @@ impl ReadMemory for FetchMemory {
         let limit = self.0.memory.0.limit;
         // Beside a volume that is mounted its next content needs no more room than this.
         let purpose = MemoryPurpose::Mount;
-        let growth = GrowthRequest { used: 0, used_after_scrub: 0, needed: size, read_bytes: 0, purpose };
+        let growth =
+            GrowthRequest { used: 0, used_after_scrub: 0, needed: size, read_bytes: 0, purpose };
         match limit.admit(0, growth) {
             Err(refused) if refused.can_never_fit => Err(to_memory_exhausted(refused)),
             _ => Ok(()),

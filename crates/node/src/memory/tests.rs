@@ -8,15 +8,15 @@ use lanyard_azure::{RequestPriority, RequestRate};
 use lanyard_clock::{ManualClock, SharedClock};
 use lanyard_keyvault::testing::{FakeAzure, live_secret_bytes};
 use lanyard_keyvault::{
-    CacheMemory, CacheReserveError, Freshness, FetchError, NodeVaultError, NodeVaultSettings, NodeVaults,
-    VolumePod, PodCredentials, ReadError, ReadMemory, VolumeReadRequest, StaleCache,
+    CacheMemory, CacheReserveError, FetchError, Freshness, NodeVaultError, NodeVaultSettings,
+    NodeVaults, PodCredentials, ReadError, ReadMemory, StaleCache, VolumePod, VolumeReadRequest,
 };
 use proptest::prelude::*;
 
-use super::account_state::{ReserveResult, Reservation};
+use super::account_state::{Reservation, ReserveResult};
 use super::*;
-use crate::memory_limit::{MemoryPurpose, max_generation_size};
 use crate::file_path::FilePath;
+use crate::memory_limit::{MemoryPurpose, max_generation_size};
 use crate::provider::Urgency;
 
 const KIB: u64 = 1024;
@@ -72,7 +72,10 @@ async fn youngest_of_deadlocked_fetches_is_refused() {
     old.finish_read(45 * KIB, 45 * KIB);
     young.finish_read(45 * KIB, 45 * KIB);
     let refused = young_waits.await.unwrap_err();
-    assert!(!refused.exceeds_node_capacity && refused.message.contains("what is read"), "{refused}");
+    assert!(
+        !refused.exceeds_node_capacity && refused.message.contains("what is read"),
+        "{refused}"
+    );
     assert!(futures::poll!(&mut old_waits).is_pending());
     assert!(young.reserve_read_memory(1).await.is_err(), "it is to give back what it holds");
     drop(young);
@@ -106,7 +109,10 @@ async fn fetch_does_not_wait_for_memory_of_mounted_volumes() {
     volume.set_used(90 * KIB);
     let mount = memory.fetch_memory(Urgency::Mount, WAIT_TIMEOUT, &clock);
     let refused = mount.reserve_read_memory(10 * KIB).await.unwrap_err();
-    assert!(!refused.exceeds_node_capacity && refused.hint.contains("spread the pods"), "{refused:?}");
+    assert!(
+        !refused.exceeds_node_capacity && refused.hint.contains("spread the pods"),
+        "{refused:?}"
+    );
     assert!(mount.reserve_read_memory(97 * KIB).await.unwrap_err().exceeds_node_capacity);
     // The last quarter is for rotations.
     let rotation = memory.fetch_memory(Urgency::Rotation, WAIT_TIMEOUT, &clock);
@@ -136,7 +142,8 @@ async fn fetch_waiting_for_memory_times_out_with_a_reason() {
 #[tokio::test]
 async fn bytes_reserved_for_files_become_the_volume_claim() {
     let (memory, clock) = (MemoryAccount::new(128 * KIB), clock());
-    let (volume, fill) = (memory.volume_memory(), memory.fetch_memory(Urgency::Mount, WAIT_TIMEOUT, &clock));
+    let (volume, fill) =
+        (memory.volume_memory(), memory.fetch_memory(Urgency::Mount, WAIT_TIMEOUT, &clock));
     fill.reserve_read_memory(30 * KIB).await.unwrap();
     fill.finish_read(30 * KIB, 20 * KIB);
     fill.reserve_files(40 * KIB).await;
@@ -145,7 +152,8 @@ async fn bytes_reserved_for_files_become_the_volume_claim() {
     let rotation = memory.fetch_memory(Urgency::Rotation, WAIT_TIMEOUT, &clock);
     rotation.reserve_read_memory(60 * KIB).await.unwrap();
     let purpose = MemoryPurpose::Mount;
-    let growth = GrowthRequest { used: 0, used_after_scrub: 0, needed: 40 * KIB, read_bytes: 0, purpose };
+    let growth =
+        GrowthRequest { used: 0, used_after_scrub: 0, needed: 40 * KIB, read_bytes: 0, purpose };
     volume.claim(growth, &fill).unwrap();
     drop(rotation);
     assert_eq!((memory.used(), memory.read_or_cached()), (60 * KIB, 20 * KIB));
@@ -165,7 +173,11 @@ async fn cache_is_evicted_for_fetches_and_never_uses_the_rotation_share() {
     let fill = memory.fetch_memory(Urgency::Mount, WAIT_TIMEOUT, &clock);
     fill.reserve_read_memory(90 * KIB).await.unwrap();
     assert_eq!(memory.used(), 96 * KIB);
-    assert_eq!(cache.reserve_cache_memory(1), Err(CacheReserveError::NodeFull), "that is the part of the rotations");
+    assert_eq!(
+        cache.reserve_cache_memory(1),
+        Err(CacheReserveError::NodeFull),
+        "that is the part of the rotations"
+    );
 }
 
 #[tokio::test]
@@ -236,7 +248,17 @@ fn any_volume_fetch() -> impl Strategy<Value = ScriptedVolumeFetch> {
     let times = (0..40_u64, prop::option::weighted(0.2, 0..20_u64), 0..40_u64);
     (reads, urgency, times).prop_map(|(reads, urgency, (delay, abandoned, lasts))| {
         let (vault, first, objects, times, encoding) = reads;
-        ScriptedVolumeFetch { vault, first, objects, aliases_per_object: times, encoding, urgency, delay, unpublished_after: abandoned, mounted_for: lasts }
+        ScriptedVolumeFetch {
+            vault,
+            first,
+            objects,
+            aliases_per_object: times,
+            encoding,
+            urgency,
+            delay,
+            unpublished_after: abandoned,
+            mounted_for: lasts,
+        }
     })
 }
 
@@ -296,7 +318,9 @@ impl ScriptedVolumeFetch {
         };
         let reading = match reading {
             Ok(reading) => reading,
-            Err(NodeVaultError::Fetch(FetchError::Read(ReadError::NotEnoughMemory { .. }))) => return false,
+            Err(NodeVaultError::Fetch(FetchError::Read(ReadError::NotEnoughMemory { .. }))) => {
+                return false;
+            }
             Err(error) => panic!("{error:?}"),
         };
         let paths: Vec<(FilePath, u64)> = reading

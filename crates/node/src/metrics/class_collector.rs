@@ -61,7 +61,9 @@ impl ClassMetricsCollector {
                 key = (String::new(), OTHER.to_owned());
             }
             let row = ClassMetricsRow::of(&state, now);
-            rows.entry(key).and_modify(|it: &mut ClassMetricsRow| *it = it.merge_worst(row)).or_insert(row);
+            rows.entry(key)
+                .and_modify(|it: &mut ClassMetricsRow| *it = it.merge_worst(row))
+                .or_insert(row);
         }
         rows
     }

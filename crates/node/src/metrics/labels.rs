@@ -147,7 +147,9 @@ impl BoundedProviderNames {
     /// The name itself if it is known, or `is_real` and there are few; else what stands for it.
     /// Upstream leaves the label empty as well where no provider was found.
     pub(super) fn bounded_name(&self, name: Option<&str>, is_real: bool) -> BoundedProviderName {
-        let Some(name) = name.filter(|name| !name.is_empty()) else { return BoundedProviderName("".into()) };
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            return BoundedProviderName("".into());
+        };
         let mut known = self.0.lock();
         if let Some(name) = known.get(name) {
             return BoundedProviderName(Arc::clone(name));

@@ -8,8 +8,10 @@ use async_trait::async_trait;
 use lanyard_vocabulary::OutcomeCode;
 
 use super::NodeMetrics;
-use crate::provider::{ProviderRequest, ProviderResponse, Provider, ProviderError};
-use crate::reporter::{PollResult, PodEvent, PodEventKind, StatusReportError, Reporter, VolumeReport};
+use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
+use crate::reporter::{
+    PodEvent, PodEventKind, PollResult, Reporter, StatusReportError, VolumeReport,
+};
 
 /// A provider whose answers from the sealed cache are counted.
 #[derive(Debug)]
@@ -27,7 +29,10 @@ impl MeteredProvider {
 
 #[async_trait]
 impl Provider for MeteredProvider {
-    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         self.inner.fetch(request).await.inspect(|filling| {
             if filling.stale.is_some() {
                 self.metrics.record_stale_response();

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::marker::{MountedObject, VolumeLastError};
-use crate::provider::{ProviderObjectVersion, ObjectTimestamps};
-use crate::publisher::{VolumeState, NodeMemoryUsage};
+use crate::provider::{ObjectTimestamps, ProviderObjectVersion};
+use crate::publisher::{NodeMemoryUsage, VolumeState};
 use crate::reporter::{NoopReporter, PodEvent, PodEventKind, Reporter};
-use crate::rotation::{PollRecord, PollHistory};
+use crate::rotation::{PollHistory, PollRecord};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -43,7 +43,10 @@ fn upstream_metric_names_are_exposed() {
         rotation_lags: vec![SECOND],
     };
     metrics.record_poll(&look(Ok(true)));
-    metrics.record_poll(&PollResult { rotation_lags: Vec::new(), ..look(Err(OutcomeCode::ProviderError)) });
+    metrics.record_poll(&PollResult {
+        rotation_lags: Vec::new(),
+        ..look(Err(OutcomeCode::ProviderError))
+    });
     metrics.record_vault_request(ReadKind::Secret, SECOND, Err(OutcomeCode::VaultThrottled));
     metrics.record_grpc_call("/v1alpha1.CSIDriverProvider/Mount", tonic::Code::Unavailable, SECOND);
     let lines = [
@@ -74,7 +77,8 @@ fn volume_state(class: &str, checked: i64, not_after: Option<i64>) -> VolumeStat
         accepted_older: BTreeSet::new(),
     };
     let version = ProviderObjectVersion { id: "secret/one".to_owned(), version: "v1".to_owned() };
-    let stamps = ObjectTimestamps { not_after: not_after.map(second), ..ObjectTimestamps::default() };
+    let stamps =
+        ObjectTimestamps { not_after: not_after.map(second), ..ObjectTimestamps::default() };
     VolumeState {
         volume_id: "csi-1".to_owned(),
         target: "/a".into(),
@@ -197,7 +201,11 @@ fn class_row_has_the_oldest_age_and_the_earliest_expiry() {
     metrics.0.classes.watch(move || watched.lock().clone());
     clock.advance(Duration::from_secs(100));
     let failing = VolumeState {
-        last_error: Some(VolumeLastError::new(OutcomeCode::VaultThrottled, Timestamp::UNIX_EPOCH, "")),
+        last_error: Some(VolumeLastError::new(
+            OutcomeCode::VaultThrottled,
+            Timestamp::UNIX_EPOCH,
+            "",
+        )),
         ..volume_state("disk", 10, Some(500))
     };
     *volumes.lock() = vec![

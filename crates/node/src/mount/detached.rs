@@ -10,7 +10,7 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 
-use super::{TmpfsMount, TmpfsMountError, MountOperation, TmpfsOptions, mount_error};
+use super::{MountOperation, TmpfsMount, TmpfsMountError, TmpfsOptions, mount_error};
 
 /// A tmpfs that is mounted nowhere yet: nobody sees it, and it goes with this process, however
 /// that ends. Filled first and attached when it is whole, it is never seen empty.

@@ -12,7 +12,11 @@ fn version(id: &str, version: &str) -> ProviderObjectVersion {
 }
 
 fn credential_timestamps(not_before: i64) -> ObjectTimestamps {
-    ObjectTimestamps { not_before: Some(at(not_before)), is_credential: true, ..ObjectTimestamps::default() }
+    ObjectTimestamps {
+        not_before: Some(at(not_before)),
+        is_credential: true,
+        ..ObjectTimestamps::default()
+    }
 }
 
 /// A filling of one file for each object.
@@ -74,7 +78,9 @@ fn the_exact_version_that_the_class_accepts_is_let_through() {
     let mounted = [version("secret/cpo", "v1")];
     let offered = response_with_objects(&[("secret/cpo", "v0", credential_timestamps(50))]);
     for (accepted, is_accepted) in [("secret/cpo@v0", true), ("secret/cpo@v9", false)] {
-        let judgement = find_older_credentials(&mounted, &stamps, &offered, |older| older.to_string() == accepted);
+        let judgement = find_older_credentials(&mounted, &stamps, &offered, |older| {
+            older.to_string() == accepted
+        });
         assert_eq!(judgement.accepted.len(), usize::from(is_accepted));
         assert_eq!(judgement.refused.len(), usize::from(!is_accepted));
     }

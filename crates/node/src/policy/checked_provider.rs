@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lanyard_api::{IdentityMode, VaultObjectEntry, ProviderParameters};
+use lanyard_api::{IdentityMode, ProviderParameters, VaultObjectEntry};
 use lanyard_vocabulary::OutcomeCode;
 
 use crate::audit::{AuditEvent, AuditTrail, AuditVerdict, ObjectRead, ReadRequester};
 use crate::metrics::{NodeMetrics, PolicyDecision};
-use crate::policy::access::{VaultAccess, SharedIdentity, VaultObjectName};
-use crate::policy::{NodePolicy, ReloadablePolicy, PolicyVerdict};
-use crate::provider::{ProviderRequest, ProviderResponse, Provider, ProviderError};
+use crate::policy::access::{SharedIdentity, VaultAccess, VaultObjectName};
+use crate::policy::{NodePolicy, PolicyVerdict, ReloadablePolicy};
+use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 
 /// What becomes of a read that no rule allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,7 +60,9 @@ impl PolicyCheckedProvider {
         let Some(metrics) = &self.metrics else { return };
         for read in &asked.reads {
             match read.verdict {
-                AuditVerdict::Allowed { .. } => metrics.record_policy_decision(PolicyDecision::Allowed),
+                AuditVerdict::Allowed { .. } => {
+                    metrics.record_policy_decision(PolicyDecision::Allowed)
+                }
                 AuditVerdict::Unmatched => metrics.record_policy_decision(unmatched),
                 AuditVerdict::Azure => {}
             }
@@ -70,7 +72,10 @@ impl PolicyCheckedProvider {
 
 #[async_trait]
 impl Provider for PolicyCheckedProvider {
-    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         // Parameters that cannot be read name nothing that could be judged or read. The provider
         // says what is wrong with them. It reads them again, and cannot read them otherwise: the
         // seam carries the class, and not what one provider makes of it.
@@ -117,7 +122,11 @@ struct PolicyCheck {
 }
 
 impl PolicyCheck {
-    fn new(request: &ProviderRequest<'_>, parameters: &ProviderParameters, policy: &NodePolicy) -> Self {
+    fn new(
+        request: &ProviderRequest<'_>,
+        parameters: &ProviderParameters,
+        policy: &NodePolicy,
+    ) -> Self {
         let class = request.class.metadata.name.as_deref().unwrap_or_default();
         let by = ReadRequester::new(request.pod, class);
         let mut reads: Vec<ObjectRead> = Vec::new();
@@ -186,7 +195,9 @@ fn evaluate_access(
     parameters: &ProviderParameters,
     object: &VaultObjectName,
 ) -> AuditVerdict {
-    let Some(identity) = SharedIdentity::of(&parameters.identity) else { return AuditVerdict::Azure };
+    let Some(identity) = SharedIdentity::of(&parameters.identity) else {
+        return AuditVerdict::Azure;
+    };
     let access = VaultAccess {
         namespace: by.namespace.clone(),
         class: by.class.clone(),

@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::policy::NodePolicy;
-use crate::policy::pattern::{IdentityPattern, NameKind, ObjectPattern, NamePattern};
 use crate::policy::error::{PolicyProblem, PolicyProblems};
+use crate::policy::pattern::{IdentityPattern, NameKind, NamePattern, ObjectPattern};
 use crate::policy::rule::{PolicyRule, VaultGrant};
 
 /// `apiVersion` of a policy.
@@ -132,10 +132,17 @@ impl PolicyDocumentParser<'_> {
             self.parse_patterns(&at("classes"), Some(value), NameKind::Class).unwrap_or_default()
         });
         let identities = fields.get("identities").map(|value| {
-            self.parse_items(&at("identities"), Some(value), IdentityPattern::from_str).unwrap_or_default()
+            self.parse_items(&at("identities"), Some(value), IdentityPattern::from_str)
+                .unwrap_or_default()
         });
         let vaults = self.parse_vaults(&at("vaults"), fields.get("vaults"));
-        Some(PolicyRule { name: name?, namespaces: namespaces?, classes, identities, vaults: vaults? })
+        Some(PolicyRule {
+            name: name?,
+            namespaces: namespaces?,
+            classes,
+            identities,
+            vaults: vaults?,
+        })
     }
 
     fn parse_vaults(&mut self, place: &str, value: Option<&Value>) -> Option<Vec<VaultGrant>> {
@@ -143,10 +150,15 @@ impl PolicyDocumentParser<'_> {
         let mut grants = Vec::new();
         for (index, item) in items.iter().enumerate() {
             let place = format!("{place}[{index}]");
-            let Some(fields) = self.expect_mapping(&place, item, &["name", "objects"]) else { continue };
+            let Some(fields) = self.expect_mapping(&place, item, &["name", "objects"]) else {
+                continue;
+            };
             let name = self.expect_text(format!("{place}.name"), fields.get("name"));
             let name = name.and_then(|text| {
-                self.record_error(format!("{place}.name"), NamePattern::parse(text, NameKind::Vault))
+                self.record_error(
+                    format!("{place}.name"),
+                    NamePattern::parse(text, NameKind::Vault),
+                )
             });
             let objects = self.parse_items(
                 &format!("{place}.objects"),
@@ -213,7 +225,10 @@ impl PolicyDocumentParser<'_> {
         known: &[&str],
     ) -> Option<&'v Map<String, Value>> {
         let Value::Object(fields) = value else {
-            self.add_problem(place.to_owned(), format!("it is {} and not a mapping", json_type_name(value)));
+            self.add_problem(
+                place.to_owned(),
+                format!("it is {} and not a mapping", json_type_name(value)),
+            );
             return None;
         };
         for field in fields.keys().filter(|field| !known.contains(&field.as_str())) {
@@ -236,7 +251,10 @@ impl PolicyDocumentParser<'_> {
                 None
             }
             Some(value) => {
-                self.add_problem(place.to_owned(), format!("it is {} and not a list", json_type_name(value)));
+                self.add_problem(
+                    place.to_owned(),
+                    format!("it is {} and not a list", json_type_name(value)),
+                );
                 None
             }
             None => {

@@ -38,7 +38,9 @@ impl NamePattern {
 
     /// [`NamePattern::fits`] for names that Azure compares without case.
     pub(crate) fn matches_ignoring_case(&self, name: &str) -> bool {
-        wildcard_match(self.0.as_bytes(), name.as_bytes(), |one, other| one.eq_ignore_ascii_case(&other))
+        wildcard_match(self.0.as_bytes(), name.as_bytes(), |one, other| {
+            one.eq_ignore_ascii_case(&other)
+        })
     }
 }
 
@@ -112,7 +114,9 @@ impl FromStr for ObjectPattern {
         let (kind, name) = text.split_once('/').ok_or_else(refuse)?;
         let kind = match kind {
             "*" => None,
-            _ => Some(VaultObjectKind::ALL.into_iter().find(|it| it.name() == kind).ok_or_else(refuse)?),
+            _ => Some(
+                VaultObjectKind::ALL.into_iter().find(|it| it.name() == kind).ok_or_else(refuse)?,
+            ),
         };
         Ok(Self { kind, name: NamePattern::parse(name, NameKind::Object)? })
     }
@@ -236,9 +240,15 @@ mod tests {
     #[test]
     fn object_and_identity_patterns_are_parsed() {
         let any: ObjectPattern = "*/hcp-*".parse().unwrap();
-        assert!(any.matches(VaultObjectKind::Key, "HCP-1") && !any.matches(VaultObjectKind::Key, "other"));
+        assert!(
+            any.matches(VaultObjectKind::Key, "HCP-1")
+                && !any.matches(VaultObjectKind::Key, "other")
+        );
         let secret: ObjectPattern = "secret/*".parse().unwrap();
-        assert!(secret.matches(VaultObjectKind::Secret, "x") && !secret.matches(VaultObjectKind::Certificate, "x"));
+        assert!(
+            secret.matches(VaultObjectKind::Secret, "x")
+                && !secret.matches(VaultObjectKind::Certificate, "x")
+        );
         for wrong in
             ["", "secret", "Secret/x", "certificate/x", "secret/", "secret/a/b", "secret/a b"]
         {
@@ -254,7 +264,8 @@ mod tests {
         match (pattern.first(), name.first()) {
             (None, None) => true,
             (Some(b'*'), _) => {
-                naive_match(&pattern[1..], name) || (!name.is_empty() && naive_match(pattern, &name[1..]))
+                naive_match(&pattern[1..], name)
+                    || (!name.is_empty() && naive_match(pattern, &name[1..]))
             }
             (Some(one), Some(other)) => one == other && naive_match(&pattern[1..], &name[1..]),
             _ => false,

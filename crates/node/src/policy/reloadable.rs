@@ -72,7 +72,11 @@ impl ReloadablePolicy {
     pub fn load(path: &Path) -> Result<Self, PolicyError> {
         let text = read_policy_file(path)?;
         let policy = parse_policy(path, &text)?;
-        let state = State { policy: Arc::new(policy), last_digest: Some(sha256_hex(&text)), load_error: None };
+        let state = State {
+            policy: Arc::new(policy),
+            last_digest: Some(sha256_hex(&text)),
+            load_error: None,
+        };
         Ok(Self { path: Some(path.to_owned()), state: RwLock::new(state) })
     }
 
@@ -176,7 +180,11 @@ impl ReloadablePolicy {
 fn read_policy_file(path: &Path) -> Result<Vec<u8>, PolicyError> {
     let fail = |source| PolicyError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    File::open(path).map_err(fail)?.take(MAX_POLICY_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
+    File::open(path)
+        .map_err(fail)?
+        .take(MAX_POLICY_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_POLICY_BYTES {
         return Err(PolicyError::TooLarge { path: path.to_owned(), limit: MAX_POLICY_BYTES });
     }

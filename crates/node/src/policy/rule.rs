@@ -1,7 +1,7 @@
 //! Rules: who may read what.
 
 use crate::policy::access::VaultAccess;
-use crate::policy::pattern::{IdentityPattern, ObjectPattern, NamePattern};
+use crate::policy::pattern::{IdentityPattern, NamePattern, ObjectPattern};
 
 /// Lets the pods of some namespaces read some objects of some vaults.
 #[derive(Debug, Clone, PartialEq, Eq)]

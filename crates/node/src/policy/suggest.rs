@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::audit::{AuditEvent, AuditRecord, AuditVerdict, ObjectRead};
 use crate::policy::NodePolicy;
-use crate::policy::access::{VaultAccess, SharedIdentity, VaultObjectName};
-use crate::policy::pattern::{IdentityPattern, NameKind, ObjectPattern, NamePattern};
+use crate::policy::access::{SharedIdentity, VaultAccess, VaultObjectName};
+use crate::policy::pattern::{IdentityPattern, NameKind, NamePattern, ObjectPattern};
 use crate::policy::rule::{PolicyRule, VaultGrant};
 
 /// What an audit trail says was read through shared identities.

@@ -11,7 +11,8 @@ use lanyard_api::SecretProviderClass;
 use lanyard_keyvault::VolumePod;
 
 use crate::volume_attribute::{
-    CLASS, EPHEMERAL, KUBELET_PREFIX, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, is_user_attribute,
+    CLASS, EPHEMERAL, KUBELET_PREFIX, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT,
+    is_user_attribute,
 };
 
 /// Whether the attributes of a volume override the parameters of its class.

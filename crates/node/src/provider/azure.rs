@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use lanyard_api::{ParameterProblem, ProviderParameters};
 use lanyard_credential::document::CredentialDocument;
 use lanyard_keyvault::{
-    Freshness, FetchError, MountedFile, NodeVaultError, NodeVaults, RequestPriority, VolumeReadRequest, VolumeReadResult,
+    FetchError, Freshness, MountedFile, NodeVaultError, NodeVaults, RequestPriority,
+    VolumeReadRequest, VolumeReadResult,
 };
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 
@@ -19,9 +20,10 @@ use self::error_mapping::provider_error;
 use self::serve_stale::ServeStaleLimit;
 use crate::file_path::FilePath;
 use crate::provider::{
-    ProviderRequest, ProviderFile, ProviderResponse, ProviderObjectVersion, Provider, ProviderError, StaleResponse, ObjectTimestamps, Urgency,
+    ObjectTimestamps, Provider, ProviderError, ProviderFile, ProviderObjectVersion,
+    ProviderRequest, ProviderResponse, StaleResponse, Urgency,
 };
-use crate::rotation::{RotationPolicy, IntervalBounds, PollInterval, shortest_wait};
+use crate::rotation::{IntervalBounds, PollInterval, RotationPolicy, shortest_wait};
 
 /// How volumes share what was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,8 +73,12 @@ impl AzureProvider {
     /// as often as the volumes are looked at.
     fn freshness(&self, request: &ProviderRequest<'_>) -> Freshness {
         match request.urgency {
-            Urgency::Mount => Freshness::with_max_age(RequestPriority::High, self.settings.mount_max_age),
-            Urgency::ForceRefresh => Freshness::with_max_age(RequestPriority::Normal, Duration::ZERO),
+            Urgency::Mount => {
+                Freshness::with_max_age(RequestPriority::High, self.settings.mount_max_age)
+            }
+            Urgency::ForceRefresh => {
+                Freshness::with_max_age(RequestPriority::Normal, Duration::ZERO)
+            }
             Urgency::Rotation => {
                 let wishes = RotationPolicy::parse(request.class, self.settings.bounds);
                 let interval = wishes.interval.unwrap_or(self.settings.interval);
@@ -94,11 +100,17 @@ const MAX_AGE_FRACTION: f64 = 0.98;
 
 #[async_trait]
 impl Provider for AzureProvider {
-    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         let parameters = request.class.parse_parameters().map_err(|problems| {
             let hints = problems.problems().iter().filter_map(ParameterProblem::hint);
             let hint = hints.collect::<Vec<_>>().join("; ");
-            let refusal = ProviderError::new(OutcomeCode::SecretProviderClassInvalid, format_error_chain(&problems));
+            let refusal = ProviderError::new(
+                OutcomeCode::SecretProviderClassInvalid,
+                format_error_chain(&problems),
+            );
             if hint.is_empty() { refusal } else { refusal.with_hint(hint) }
         })?;
         let order = VolumeReadRequest {
@@ -116,7 +128,10 @@ impl Provider for AzureProvider {
     }
 }
 
-fn provider_response(parameters: &ProviderParameters, reading: VolumeReadResult) -> Result<ProviderResponse, ProviderError> {
+fn provider_response(
+    parameters: &ProviderParameters,
+    reading: VolumeReadResult,
+) -> Result<ProviderResponse, ProviderError> {
     let (mut versions, mut stamps) = (BTreeMap::new(), BTreeMap::new());
     let mut files = Vec::with_capacity(reading.files.len());
     for file in reading.files {
@@ -141,10 +156,11 @@ fn provider_response(parameters: &ProviderParameters, reading: VolumeReadResult)
 }
 
 fn provider_file(id: String, file: MountedFile) -> Result<ProviderFile, ProviderError> {
-    let path: FilePath = file.path.parse().map_err(|error: crate::file_path::ParseFilePathError| {
-        ProviderError::new(OutcomeCode::SecretProviderClassInvalid, error.to_string())
-            .with_hint("correct objectAlias")
-    })?;
+    let path: FilePath =
+        file.path.parse().map_err(|error: crate::file_path::ParseFilePathError| {
+            ProviderError::new(OutcomeCode::SecretProviderClassInvalid, error.to_string())
+                .with_hint("correct objectAlias")
+        })?;
     let mode = file.is_mode_explicit.then_some(file.mode);
     Ok(ProviderFile { path, mode, content: file.content, object: Some(id) })
 }

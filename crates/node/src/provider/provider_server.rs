@@ -27,13 +27,13 @@ use lanyard_grpc::provider::{
     VersionResponse,
 };
 use lanyard_keyvault::RetryClass;
-use lanyard_vocabulary::{RecoveryMode, OutcomeCode};
+use lanyard_vocabulary::{OutcomeCode, RecoveryMode};
 use parking_lot::Mutex;
 use tonic::{Code, Request, Response, Status};
 
 use crate::memory::{FetchMemory, MemoryAccount};
 use crate::provider::socket::PROTOCOL;
-use crate::provider::{ProviderRequest, ProviderResponse, Provider, ProviderError};
+use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 
 pub(crate) use mount_request::ParsedMountRequest;
 
@@ -65,11 +65,18 @@ impl ProviderServer {
     }
 
     /// Fills, with room for the message and for what is sent of it.
-    async fn fetch_with_reservation(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch_with_reservation(
+        &self,
+        request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         let filling = self.provider.fetch(request).await?;
         let content = filling.files.iter().map(|file| byte_length(file.content.len()));
         let room = content.fold(0, u64::saturating_add).saturating_mul(2);
-        request.memory.reserve_read_memory(room).await.map_err(ProviderError::from_memory_exhausted)?;
+        request
+            .memory
+            .reserve_read_memory(room)
+            .await
+            .map_err(ProviderError::from_memory_exhausted)?;
         Ok(filling)
     }
 }
@@ -131,13 +138,16 @@ impl CsiDriverProvider for ProviderServer {
         request: Request<MountRequest>,
     ) -> Result<Response<MountResponse>, Status> {
         let ask = ParsedMountRequest::parse(request.into_inner()).map_err(|problem| {
-            grpc_status(&ProviderError::new(OutcomeCode::InvalidRequest, problem.to_string()).with_hint(
-                "see the driver: kubelets give it pod name and namespace (`podInfoOnMount`)",
-            ))
+            grpc_status(
+                &ProviderError::new(OutcomeCode::InvalidRequest, problem.to_string()).with_hint(
+                    "see the driver: kubelets give it pod name and namespace (`podInfoOnMount`)",
+                ),
+            )
         })?;
         let volume = ask.volume_digest();
         let now = self.clock.monotonic();
-        let was_filled = volume.is_some_and(|volume| self.served_volumes.lock().was_served_before(&volume, now));
+        let was_filled =
+            volume.is_some_and(|volume| self.served_volumes.lock().was_served_before(&volume, now));
         let urgency = ask.urgency(was_filled);
         let memory = self.memory.fetch_memory(urgency, MEMORY_TIMEOUT, &self.clock);
         match self.fetch_with_reservation(&ask.provider_request(urgency, &memory)).await {
@@ -163,7 +173,9 @@ impl CsiDriverProvider for ProviderServer {
 }
 
 /// Keeps the memory of an answer, which [`ProviderServer`] attaches to it, until it is encoded and sent.
-pub(crate) async fn hold_memory_until_sent(mut response: http::Response<Body>) -> http::Response<Body> {
+pub(crate) async fn hold_memory_until_sent(
+    mut response: http::Response<Body>,
+) -> http::Response<Body> {
     let Some(memory) = response.extensions_mut().remove::<FetchMemory>() else { return response };
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {

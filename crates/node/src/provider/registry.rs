@@ -9,7 +9,7 @@ use lanyard_vocabulary::OutcomeCode;
 
 use crate::provider::attributes::PodOverrides;
 use crate::provider::socket::SocketProviders;
-use crate::provider::{ProviderRequest, ProviderResponse, Provider, ProviderError};
+use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 
 /// Chooses the provider that `spec.provider` of the class names: `azure` in this process, every
 /// other one by its socket.
@@ -43,7 +43,10 @@ impl fmt::Debug for ProviderRegistry {
 
 #[async_trait]
 impl Provider for ProviderRegistry {
-    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         let class = self.overrides.apply_to(request.class, request.attributes);
         let missing = missing_fields(&class);
         if !missing.is_empty() {
@@ -60,7 +63,9 @@ impl Provider for ProviderRegistry {
         }
         let request = ProviderRequest { class: &class, ..*request };
         match &self.azure {
-            Some(azure) if class.spec.provider.as_deref() == Some(SecretProviderClass::AZURE_PROVIDER) => {
+            Some(azure)
+                if class.spec.provider.as_deref() == Some(SecretProviderClass::AZURE_PROVIDER) =>
+            {
                 azure.fetch(&request).await
             }
             _ => self.socket_providers.fetch(&request).await,
@@ -85,7 +90,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use lanyard_clock::ManualClock;
-    use lanyard_keyvault::{VolumePod, PodCredentials};
+    use lanyard_keyvault::{PodCredentials, VolumePod};
     use parking_lot::Mutex;
 
     use super::*;
@@ -97,7 +102,10 @@ mod tests {
 
     #[async_trait]
     impl Provider for FakeAzureProvider {
-        async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+        async fn fetch(
+            &self,
+            request: &ProviderRequest<'_>,
+        ) -> Result<ProviderResponse, ProviderError> {
             let parameters = request.class.spec.parameters.clone().unwrap_or_default();
             self.0.lock().push(parameters["keyvaultName"].clone());
             Err(ProviderError::new(OutcomeCode::VaultUnavailable, "a test"))
@@ -135,12 +143,16 @@ mod tests {
     #[tokio::test]
     async fn azure_class_is_served_in_process_only_if_configured() {
         let vaults = Arc::new(FakeAzureProvider::default());
-        let azure = || -> Option<Arc<dyn Provider>> { Some(Arc::<FakeAzureProvider>::clone(&vaults)) };
+        let azure =
+            || -> Option<Arc<dyn Provider>> { Some(Arc::<FakeAzureProvider>::clone(&vaults)) };
         let refused = PodOverrides::Refused;
         assert_eq!(fetch_outcome("azure", azure(), refused).await, OutcomeCode::VaultUnavailable);
         assert_eq!(fetch_outcome("Azure", azure(), refused).await, OutcomeCode::ProviderNotFound);
         assert_eq!(fetch_outcome("azure", None, refused).await, OutcomeCode::ProviderNotFound);
-        assert_eq!(fetch_outcome("", azure(), refused).await, OutcomeCode::SecretProviderClassInvalid);
+        assert_eq!(
+            fetch_outcome("", azure(), refused).await,
+            OutcomeCode::SecretProviderClassInvalid
+        );
         let allowed = fetch_outcome("azure", azure(), PodOverrides::Allowed).await;
         assert_eq!(allowed, OutcomeCode::VaultUnavailable);
         assert_eq!(*vaults.0.lock(), ["of-the-class", "of-the-pod"]);

@@ -15,12 +15,12 @@
 //! | hostile paths, modes and ids | found one by one while writing | all told before anything is written |
 //! | volume attributes | override the class | do not ([`PodOverrides`](super::PodOverrides)) |
 
+mod call_error;
 mod connection;
 mod message;
-mod trusted_socket;
-mod call_error;
 #[cfg(test)]
 mod tests;
+mod trusted_socket;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ use tonic::Code;
 use tonic::transport::Channel;
 
 use crate::provider::name::ProviderName;
-use crate::provider::{ProviderRequest, ProviderResponse, Provider, ProviderError};
+use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 
 pub(crate) use message::parse_response;
 use message::{content_size, mount_request};
@@ -167,7 +167,11 @@ impl SocketProviders {
         let began = self.clock.monotonic();
         loop {
             let room = reservation_bytes(limit);
-            request.memory.reserve_read_memory(room).await.map_err(ProviderError::from_memory_exhausted)?;
+            request
+                .memory
+                .reserve_read_memory(room)
+                .await
+                .map_err(ProviderError::from_memory_exhausted)?;
             // Not before: the provider is not to blame for the wait for memory.
             let passed = self.clock.monotonic().saturating_sub(began);
             let after = time_left(passed);
@@ -177,15 +181,23 @@ impl SocketProviders {
             };
             match asked {
                 Ok(answer) => {
-                    request.memory.finish_read(room, u64::try_from(content_size(&answer)).unwrap_or(room));
+                    request
+                        .memory
+                        .finish_read(room, u64::try_from(content_size(&answer)).unwrap_or(room));
                     return Ok(answer);
                 }
                 Err(error) if limit < largest && error.is_too_large() => {
                     request.memory.finish_read(room, 0);
-                    limit = next_response_limit(limit, request.memory.max_read_reservation()).min(largest);
+                    limit = next_response_limit(limit, request.memory.max_read_reservation())
+                        .min(largest);
                 }
                 Err(error) => {
-                    return Err(call_error::call_error(name, &self.settings, &error, request.proofs));
+                    return Err(call_error::call_error(
+                        name,
+                        &self.settings,
+                        &error,
+                        request.proofs,
+                    ));
                 }
             }
         }
@@ -213,7 +225,10 @@ fn reservation_bytes(answer: usize) -> u64 {
 
 #[async_trait]
 impl Provider for SocketProviders {
-    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         let name: ProviderName = request
             .class
             .spec
@@ -233,6 +248,7 @@ impl Provider for SocketProviders {
                 "the volume holds more than 1 MiB: its files may be too large for a Secret"
             );
         }
-        parse_response(answer).map_err(|problems| call_error::invalid_response_error(&name, &problems))
+        parse_response(answer)
+            .map_err(|problems| call_error::invalid_response_error(&name, &problems))
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use lanyard_keyvault::{PodCredentials, PublishSecrets, ServiceAccountTokens};
 use serde::Deserialize;
 
-use crate::wire_token::{ZeroizedText, ServiceAccountTokenJson};
+use crate::wire_token::{ServiceAccountTokenJson, ZeroizedText};
 
 /// Writes the tokens as the kubelet does; nothing where there is none.
 pub(crate) fn tokens_to_json(tokens: &ServiceAccountTokens) -> Option<String> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lanyard_grpc::csi::volume_capability::{AccessType, MountVolume};
 use lanyard_grpc::csi::{NodePublishVolumeRequest, VolumeCapability};
-use lanyard_keyvault::{VolumePod, PodCredentials, PublishSecrets, ServiceAccountTokens};
+use lanyard_keyvault::{PodCredentials, PublishSecrets, ServiceAccountTokens, VolumePod};
 
 use super::PublishRequest;
 use super::error::{InvalidPublishRequest, PublishRequestProblem};
@@ -101,7 +101,11 @@ impl VolumeRequestParser {
         let mut problems = Vec::new();
         let volume = checked_volume_id(volume, &mut problems);
         let target = self.checked_target(target, None, &mut problems);
-        if problems.is_empty() { Ok((volume, target)) } else { Err(InvalidPublishRequest { problems }) }
+        if problems.is_empty() {
+            Ok((volume, target))
+        } else {
+            Err(InvalidPublishRequest { problems })
+        }
     }
 
     fn checked_target(
@@ -145,7 +149,9 @@ fn parse_group(text: &str, problems: &mut Vec<PublishRequestProblem>) -> Option<
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let parsed = text.parse().ok().filter(|group| digits && *group != u32::MAX);
     if parsed.is_none() {
-        problems.push(PublishRequestProblem::InvalidGroup { text: text.escape_debug().take(MAX_SHOWN_CHARS).collect() });
+        problems.push(PublishRequestProblem::InvalidGroup {
+            text: text.escape_debug().take(MAX_SHOWN_CHARS).collect(),
+        });
     }
     parsed
 }
@@ -201,7 +207,9 @@ fn pod_and_class(
         let value = attributes.get(key).filter(|value| !value.is_empty());
         match value {
             None => problems.push(PublishRequestProblem::MissingAttribute { key }),
-            Some(value) if !is_object_name(value) => problems.push(PublishRequestProblem::InvalidObjectName { key }),
+            Some(value) if !is_object_name(value) => {
+                problems.push(PublishRequestProblem::InvalidObjectName { key })
+            }
             Some(_) => {}
         }
         value.cloned()

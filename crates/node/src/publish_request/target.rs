@@ -21,9 +21,13 @@ pub(super) fn target_problem(
     }
     let below = match parse_target_below(kubelet_dir, target) {
         Ok(below) => below,
-        Err(TargetPathError::NotNormalized) => return Some(PublishRequestProblem::TargetNotNormalized),
+        Err(TargetPathError::NotNormalized) => {
+            return Some(PublishRequestProblem::TargetNotNormalized);
+        }
         Err(TargetPathError::OutsideKubeletDir) => {
-            return Some(PublishRequestProblem::TargetOutsideKubelet { kubelet_dir: kubelet_dir.to_owned() });
+            return Some(PublishRequestProblem::TargetOutsideKubelet {
+                kubelet_dir: kubelet_dir.to_owned(),
+            });
         }
     };
     let of_another = below.strip_prefix("pods").is_ok_and(|in_pods| {

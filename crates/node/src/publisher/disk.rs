@@ -5,24 +5,24 @@ use lanyard_clock::SharedClock;
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 use tonic::Code;
 
-use super::fetched_response::{ContentRecord, FetchedResponse};
-use super::publish_plan::{MountContent, PublishPlan, MountProbe, classify_content, plan_publish};
 use super::failure::PublishFailure;
-use super::mounted_volume::MountedVolume;
+use super::fetched_response::{ContentRecord, FetchedResponse};
 use super::mount_target::{MountId, MountTarget, TargetState};
+use super::mounted_volume::MountedVolume;
+use super::publish_plan::{MountContent, MountProbe, PublishPlan, classify_content, plan_publish};
 use crate::audit::{AuditEvent, AuditTrail, ReadRequester};
-use crate::memory_limit::{MemoryBudget, GrowthRequest, MemoryPurpose, max_generation_size};
 use crate::directory::OpenDirectory;
 use crate::error::PublishError;
 use crate::fail_point::FailPoint;
 use crate::generation::VolumeGeneration;
 use crate::marker::VolumeMarker;
-use crate::mount::{TmpfsMount, TmpfsOptions, DetachedMount};
-use crate::publish_request::PublishRequest;
+use crate::memory_limit::{GrowthRequest, MemoryBudget, MemoryPurpose, max_generation_size};
+use crate::mount::{DetachedMount, TmpfsMount, TmpfsOptions};
 use crate::provider::ProviderResponse;
+use crate::publish_request::PublishRequest;
 use crate::rotation::PollHistory;
+use crate::volume::{AtomicVolume, PublishOutcome, VolumeChange};
 use crate::volume_step::VolumeStep;
-use crate::volume::{VolumeChange, PublishOutcome, AtomicVolume};
 
 /// What the disk work needs to know.
 #[derive(Debug, Clone)]
@@ -93,7 +93,10 @@ impl ExistingMount {
 }
 
 /// Looks at a place and takes away what hides a volume there.
-pub(super) fn inspect_target(desk: &PublishContext, place: &MountTarget) -> Result<TargetInspection, PublishFailure> {
+pub(super) fn inspect_target(
+    desk: &PublishContext,
+    place: &MountTarget,
+) -> Result<TargetInspection, PublishFailure> {
     for _ in 0..MAX_MOUNT_LAYERS {
         let (seen, found) = probe_target(desk, place)?;
         let plan = plan_publish(seen);
@@ -109,12 +112,18 @@ pub(super) fn inspect_target(desk: &PublishContext, place: &MountTarget) -> Resu
 }
 
 /// Looks at a place and changes nothing.
-pub(super) fn inspect_target_read_only(desk: &PublishContext, place: &MountTarget) -> Result<TargetInspection, PublishFailure> {
+pub(super) fn inspect_target_read_only(
+    desk: &PublishContext,
+    place: &MountTarget,
+) -> Result<TargetInspection, PublishFailure> {
     let (seen, found) = probe_target(desk, place)?;
     Ok(TargetInspection { plan: plan_publish(seen), existing: found })
 }
 
-fn probe_target(desk: &PublishContext, place: &MountTarget) -> Result<(MountProbe, Option<ExistingMount>), PublishFailure> {
+fn probe_target(
+    desk: &PublishContext,
+    place: &MountTarget,
+) -> Result<(MountProbe, Option<ExistingMount>), PublishFailure> {
     let standing = place.state(&desk.fail_point).map_err(|error| target_failure(&error.into()))?;
     Ok(match standing {
         TargetState::Absent | TargetState::Directory => (MountProbe::Unmounted, None),
@@ -123,14 +132,19 @@ fn probe_target(desk: &PublishContext, place: &MountTarget) -> Result<(MountProb
         TargetState::DeadMount => (MountProbe::Unreadable, None),
         TargetState::Mounted { in_memory: false, .. } => (MountProbe::NotTmpfs, None),
         TargetState::Mounted { root, id, layers, in_memory: true } => {
-            let found = open_existing_mount(desk, root, id).map_err(|error| target_failure(&error))?;
+            let found =
+                open_existing_mount(desk, root, id).map_err(|error| target_failure(&error))?;
             let content = read_mount_content(&found).map_err(|error| target_failure(&error))?;
             (MountProbe::Tmpfs { layers, content }, Some(found))
         }
     })
 }
 
-fn open_existing_mount(desk: &PublishContext, root: OpenDirectory, id: MountId) -> Result<ExistingMount, PublishError> {
+fn open_existing_mount(
+    desk: &PublishContext,
+    root: OpenDirectory,
+    id: MountId,
+) -> Result<ExistingMount, PublishError> {
     let volume = AtomicVolume::in_directory(root, desk.clock());
     let note = volume.load_marker()?;
     let marker = note.and_then(|note| match VolumeMarker::parse(&note, &desk.driver_name) {
@@ -202,9 +216,9 @@ fn claim_mount_memory(
     let needed = max_files_size(filling);
     let purpose = MemoryPurpose::Mount;
     let growth = GrowthRequest { used: 0, used_after_scrub: 0, needed, read_bytes: 0, purpose };
-    allowance
-        .claim(growth)
-        .map_err(|source| write_failure(&PublishError::MemoryLimitExceeded { dir: place.path().to_owned(), source }))
+    allowance.claim(growth).map_err(|source| {
+        write_failure(&PublishError::MemoryLimitExceeded { dir: place.path().to_owned(), source })
+    })
 }
 
 /// Mounts are never stacked: a container sees the one that was topmost when it started. The look
@@ -231,13 +245,15 @@ fn mount_in_place(
     filling: (ProviderResponse, ContentRecord),
     shape: TmpfsOptions,
 ) -> Result<MountedVolume, PublishFailure> {
-    let mount = TmpfsMount::mount_or_adopt_with(place.path(), shape).map_err(|error| mount_failure(&error.into()))?;
-    let filled = AtomicVolume::open_with_fail_point(place.path(), desk.clock(), desk.fail_point.clone())
-        .map_err(|error| mount_failure(&error))
-        .and_then(|mut volume| {
-            let noted = write_first_content(desk, &mut volume, &order, filling)?;
-            Ok((volume, noted))
-        });
+    let mount = TmpfsMount::mount_or_adopt_with(place.path(), shape)
+        .map_err(|error| mount_failure(&error.into()))?;
+    let filled =
+        AtomicVolume::open_with_fail_point(place.path(), desk.clock(), desk.fail_point.clone())
+            .map_err(|error| mount_failure(&error))
+            .and_then(|mut volume| {
+                let noted = write_first_content(desk, &mut volume, &order, filling)?;
+                Ok((volume, noted))
+            });
     // Dropped before it is kept, the mount goes away again.
     let (mut volume, noted) = filled?;
     let mut mount = mount;
@@ -280,7 +296,10 @@ pub(super) fn update_content(
     desk.check_size(&filling)?;
     let order = mounted.request.clone();
     let shape = TmpfsOptions::with_capacity_for([], order.group);
-    mounted.volume.apply_root_attributes(shape.mode(), order.group).map_err(|error| write_failure(&error))?;
+    mounted
+        .volume
+        .apply_root_attributes(shape.mode(), order.group)
+        .map_err(|error| write_failure(&error))?;
     let mut published = write_payload(&mut mounted.volume, &order, filling, Some(allowance))
         .inspect_err(|_| mounted.recheck_generation())?;
     if std::mem::take(&mut mounted.has_unreported_swap) {
@@ -322,20 +341,29 @@ fn write_payload(
     filling: ProviderResponse,
     allowance: Option<&dyn MemoryBudget>,
 ) -> Result<PublishOutcome, PublishFailure> {
-    volume.publish_with_budget(&filling.file_entries(order.group), allowance).map_err(|error| write_failure(&error))
+    volume
+        .publish_with_budget(&filling.file_entries(order.group), allowance)
+        .map_err(|error| write_failure(&error))
 }
 
 /// Notes beside the files what is known about them.
-pub(super) fn write_marker(desk: &PublishContext, volume: &AtomicVolume, marker: &VolumeMarker) -> Result<(), PublishFailure> {
-    let text = marker
-        .to_json(&desk.driver_name)
-        .map_err(|error| PublishFailure::new(OutcomeCode::FileWriteError, format_error_chain(&error)))?;
+pub(super) fn write_marker(
+    desk: &PublishContext,
+    volume: &AtomicVolume,
+    marker: &VolumeMarker,
+) -> Result<(), PublishFailure> {
+    let text = marker.to_json(&desk.driver_name).map_err(|error| {
+        PublishFailure::new(OutcomeCode::FileWriteError, format_error_chain(&error))
+    })?;
     volume.write_marker(&text).map_err(|error| write_failure(&error))
 }
 
 /// Takes away whatever of ours is at a place. What is not ours stays, and so does the directory
 /// that holds it.
-pub(super) fn remove_volume(desk: &PublishContext, place: &MountTarget) -> Result<(), PublishFailure> {
+pub(super) fn remove_volume(
+    desk: &PublishContext,
+    place: &MountTarget,
+) -> Result<(), PublishFailure> {
     for layer in 0..MAX_MOUNT_LAYERS {
         let standing = match place.state(&desk.fail_point) {
             Ok(standing) => standing,
@@ -354,29 +382,35 @@ pub(super) fn remove_volume(desk: &PublishContext, place: &MountTarget) -> Resul
             }
             TargetState::DeadMount | TargetState::Mounted { in_memory: false, .. } => {
                 desk.fail_point.reach_step(VolumeStep::Unmount);
-                place
-                    .unmount_layer()
-                    .map_err(|error| target_failure(&error.into()).with_grpc_code(Code::Internal))?;
+                place.unmount_layer().map_err(|error| {
+                    target_failure(&error.into()).with_grpc_code(Code::Internal)
+                })?;
             }
             TargetState::Mounted { root, in_memory: true, .. } => {
                 // The memory goes with the mount; emptying is for those who hold it open.
-                if let Err(error) = AtomicVolume::in_directory(root, desk.clock()).remove_content() {
+                if let Err(error) = AtomicVolume::in_directory(root, desk.clock()).remove_content()
+                {
                     let (target, error) = (place.path().display(), format_error_chain(&error));
                     tracing::warn!(%target, error, "a volume is unmounted without being emptied");
                 }
                 desk.fail_point.reach_step(VolumeStep::Unmount);
-                place
-                    .unmount_layer()
-                    .map_err(|error| target_failure(&error.into()).with_grpc_code(Code::Internal))?;
+                place.unmount_layer().map_err(|error| {
+                    target_failure(&error.into()).with_grpc_code(Code::Internal)
+                })?;
             }
         }
     }
     let message = format!("more than {MAX_MOUNT_LAYERS} mounts lie on {}", place.path().display());
-    Err(PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message).with_grpc_code(Code::Internal))
+    Err(PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message)
+        .with_grpc_code(Code::Internal))
 }
 
 /// Nothing is mounted (any more): what is ours in the directory goes, then the directory.
-fn remove_target_directory(desk: &PublishContext, place: &MountTarget, was_mounted: bool) -> Result<(), PublishFailure> {
+fn remove_target_directory(
+    desk: &PublishContext,
+    place: &MountTarget,
+    was_mounted: bool,
+) -> Result<(), PublishFailure> {
     let empty = || -> Result<(), PublishError> {
         if !was_mounted && let Some(root) = place.open_directory(&desk.fail_point)? {
             AtomicVolume::in_directory(root, desk.clock()).remove_content()?;

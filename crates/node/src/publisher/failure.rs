@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_keyvault::{VolumePod, RetryClass};
-use lanyard_vocabulary::{RecoveryMode, OutcomeCode, format_error_chain};
+use lanyard_keyvault::{RetryClass, VolumePod};
+use lanyard_vocabulary::{OutcomeCode, RecoveryMode, format_error_chain};
 use tonic::Code;
 
 use super::publish_plan::TargetObstacle;
@@ -104,11 +104,14 @@ impl PublishFailure {
                 Self::new(OutcomeCode::SecretProviderClassInvalid, format_error_chain(error))
             }
             PublishError::MemoryLimitExceeded { source, .. } => {
-                let failure = Self::new(OutcomeCode::VolumeMemoryExhausted, format_error_chain(error));
+                let failure =
+                    Self::new(OutcomeCode::VolumeMemoryExhausted, format_error_chain(error));
                 let retry = if source.can_never_fit { RetryClass::Invalid } else { failure.retry };
                 Self { retry, ..failure }
             }
-            _ if error.is_transient() => Self::new(code, format_error_chain(error)).with_grpc_code(Code::Unavailable),
+            _ if error.is_transient() => {
+                Self::new(code, format_error_chain(error)).with_grpc_code(Code::Unavailable)
+            }
             _ => Self::new(code, format_error_chain(error)).with_grpc_code(Code::Internal),
         };
         match error.hint() {
@@ -121,14 +124,18 @@ impl PublishFailure {
         let what = match obstacle {
             TargetObstacle::Symlink => "a symbolic link stands in its place or on the way to it",
             TargetObstacle::File => "a file stands in its place",
-            TargetObstacle::NotTmpfs => "a file system that is not in memory is mounted in its place",
+            TargetObstacle::NotTmpfs => {
+                "a file system that is not in memory is mounted in its place"
+            }
         };
         let message = format!("{what}: {}", place.display());
         let failure = Self::new(OutcomeCode::FailedToEnsureMountPoint, message);
-        Self { retry: RetryClass::Invalid, ..failure }.with_grpc_code(Code::FailedPrecondition).with_hint(
-            "look at it on the node, and remove it if nobody needs it: the kubelet's \
+        Self { retry: RetryClass::Invalid, ..failure }
+            .with_grpc_code(Code::FailedPrecondition)
+            .with_hint(
+                "look at it on the node, and remove it if nobody needs it: the kubelet's \
                  directory belongs to the kubelet alone",
-        )
+            )
     }
 }
 
@@ -233,7 +240,10 @@ mod tests {
         for code in [TokenUnavailable, VaultThrottled, VaultUnavailable, ProviderError] {
             assert_eq!(PublishFailure::new(code, "").grpc, Code::Unavailable, "{code}");
         }
-        let error = |retry| crate::provider::ProviderError { retry, ..crate::provider::ProviderError::new(ProviderError, "no") };
+        let error = |retry| crate::provider::ProviderError {
+            retry,
+            ..crate::provider::ProviderError::new(ProviderError, "no")
+        };
         for (retry, code) in [
             (RetryClass::Invalid, Code::FailedPrecondition),
             (RetryClass::Denied, Code::PermissionDenied),

@@ -5,11 +5,11 @@ use std::sync::{Arc, OnceLock};
 use lanyard_vocabulary::OutcomeCode;
 
 use super::PublishEngine;
-use super::fetched_response::FetchedResponse;
 use super::disk::max_files_size;
 use super::failure::PublishFailure;
+use super::fetched_response::FetchedResponse;
+use crate::provider::{ProviderObjectVersion, ProviderRequest, Urgency};
 use crate::publish_request::PublishRequest;
-use crate::provider::{ProviderRequest, ProviderObjectVersion, Urgency};
 use crate::rotation::RotationPolicy;
 use crate::volume_step::VolumeStep;
 
@@ -51,7 +51,13 @@ impl PublishEngine {
             }
             let wishes = RotationPolicy::parse(&class, self.settings.interval_bounds);
             let (provider, memory) = (Arc::clone(provider), memory.clone());
-            Ok(FetchedResponse { response: filling, policy: wishes, started_at: began, provider, memory })
+            Ok(FetchedResponse {
+                response: filling,
+                policy: wishes,
+                started_at: began,
+                provider,
+                memory,
+            })
         };
         let asked: Result<FetchedResponse, PublishFailure> = tokio::select! {
             asked = asked => asked,

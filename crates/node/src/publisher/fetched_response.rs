@@ -8,14 +8,17 @@ use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 
 use super::failure::PublishFailure;
 use super::mounted_volume::MountedVolume;
-use crate::older_credential::{OlderCredentialCheck, OlderCredential, read_mounted_credentials, find_older_credentials, restore_mounted_objects};
-use crate::marker::{VolumeMarker, MountedObject, VolumeLastError};
-use crate::memory::FetchMemory;
-use crate::publish_request::PublishRequest;
 use crate::file_path::FilePath;
-use crate::provider::{ProviderResponse, ProviderObjectVersion, StaleResponse, ObjectTimestamps};
-use crate::rotation::{RotationPolicy, OlderVersion, PollHistory};
-use crate::volume::{VolumeChange, PublishOutcome, AtomicVolume};
+use crate::marker::{MountedObject, VolumeLastError, VolumeMarker};
+use crate::memory::FetchMemory;
+use crate::older_credential::{
+    OlderCredential, OlderCredentialCheck, find_older_credentials, read_mounted_credentials,
+    restore_mounted_objects,
+};
+use crate::provider::{ObjectTimestamps, ProviderObjectVersion, ProviderResponse, StaleResponse};
+use crate::publish_request::PublishRequest;
+use crate::rotation::{OlderVersion, PollHistory, RotationPolicy};
+use crate::volume::{AtomicVolume, PublishOutcome, VolumeChange};
 
 /// What a volume is filled with, and what its class wishes.
 #[derive(Debug)]
@@ -68,11 +71,13 @@ impl FetchedResponse {
             };
         let accepts = |older: &OlderVersion| mounted.history.may_accept_older(older, &self.policy);
         let judgement = find_older_credentials(&versions, &stamps, &self.response, accepts);
-        restore_mounted_objects(&mut self.response, &judgement.refused, &stamps, load).map_err(|error| {
-            let reasons: Vec<_> = judgement.refused.iter().map(ToString::to_string).collect();
-            let message = format!("{}: {}", reasons.join("; "), format_error_chain(&error));
-            PublishFailure::new(OutcomeCode::CredentialOlder, message)
-        })?;
+        restore_mounted_objects(&mut self.response, &judgement.refused, &stamps, load).map_err(
+            |error| {
+                let reasons: Vec<_> = judgement.refused.iter().map(ToString::to_string).collect();
+                let message = format!("{}: {}", reasons.join("; "), format_error_chain(&error));
+                PublishFailure::new(OutcomeCode::CredentialOlder, message)
+            },
+        )?;
         for accepted in &judgement.accepted {
             tracing::info!(
                 pod = %mounted.marker.pod,
@@ -84,10 +89,15 @@ impl FetchedResponse {
         Ok(self.split_with_check(judgement))
     }
 
-    fn split_with_check(self, judgement: OlderCredentialCheck) -> (ProviderResponse, ContentRecord) {
-        let Self { response: filling, policy: wishes, started_at: began, provider: _, memory: _ } = self;
-        let stamps =
-            |version: &ProviderObjectVersion| filling.timestamps.get(&version.id).copied().unwrap_or_default();
+    fn split_with_check(
+        self,
+        judgement: OlderCredentialCheck,
+    ) -> (ProviderResponse, ContentRecord) {
+        let Self { response: filling, policy: wishes, started_at: began, provider: _, memory: _ } =
+            self;
+        let stamps = |version: &ProviderObjectVersion| {
+            filling.timestamps.get(&version.id).copied().unwrap_or_default()
+        };
         let object = |version: &ProviderObjectVersion| MountedObject {
             version: version.clone(),
             timestamps: stamps(version),
@@ -120,7 +130,15 @@ impl ContentRecord {
         marker: &mut VolumeMarker,
         clock: &mut PollHistory,
     ) {
-        let Self { objects, stale, last_error: trouble, policy: wishes, started_at: began, accepted_older: accepted, older_rejection: _ } = self;
+        let Self {
+            objects,
+            stale,
+            last_error: trouble,
+            policy: wishes,
+            started_at: began,
+            accepted_older: accepted,
+            older_rejection: _,
+        } = self;
         // Of the past, content is there, but the source was not read.
         match stale.as_ref().map(|stale| stale.fetch_error.suppressed_for) {
             Some(Some(pause)) => clock.record_suppressed(began, pause),

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::ManualClock;
-use lanyard_keyvault::{VolumePod, PodCredentials, SharedSecretBytes};
+use lanyard_keyvault::{PodCredentials, SharedSecretBytes, VolumePod};
 use lanyard_vocabulary::OutcomeCode;
 use parking_lot::Mutex;
 use rustix::mount::{UnmountFlags, unmount};
@@ -24,11 +24,14 @@ use crate::classes::InMemoryClassSource;
 use crate::marker::VolumeMarker;
 use crate::mount::TmpfsMount;
 use crate::mount_table::MountTable;
-use crate::publish_request::PublishRequest;
 use crate::provider::{
-    ProviderRequest, ProviderFile, ProviderResponse, ProviderObjectVersion, Provider, ProviderError, StaleResponse, ObjectTimestamps, Urgency,
+    ObjectTimestamps, Provider, ProviderError, ProviderFile, ProviderObjectVersion,
+    ProviderRequest, ProviderResponse, StaleResponse, Urgency,
 };
-use crate::reporter::{PollResult, PodEvent, PodEventKind, StatusReportError, Reporter, VolumeReport};
+use crate::publish_request::PublishRequest;
+use crate::reporter::{
+    PodEvent, PodEventKind, PollResult, Reporter, StatusReportError, VolumeReport,
+};
 
 pub(super) const DRIVER_NAME: &str = "secrets-store.csi.k8s.io";
 
@@ -104,8 +107,10 @@ impl ScriptedProvider {
 
     /// What it gives is from the cache since then, because the vault is not reached.
     pub(super) fn set_stale_since(&self, since: Option<Timestamp>) {
-        let instead_of = || ProviderError::new(OutcomeCode::VaultUnavailable, "no way to the vault");
-        self.response.lock().stale = since.map(|since| StaleResponse { since, fetch_error: instead_of() });
+        let instead_of =
+            || ProviderError::new(OutcomeCode::VaultUnavailable, "no way to the vault");
+        self.response.lock().stale =
+            since.map(|since| StaleResponse { since, fetch_error: instead_of() });
     }
 
     pub(super) fn fail_with(&self, code: OutcomeCode) {
@@ -134,7 +139,10 @@ const GATE_PERMITS: u32 = 1000;
 
 #[async_trait]
 impl Provider for ScriptedProvider {
-    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         self.requests.fetch_add(1, Ordering::SeqCst);
         self.urgencies.lock().push(request.urgency);
         let _through = self.gate.acquire().await.unwrap();

@@ -12,9 +12,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::directory::{OpenDirectory, VolumeDiskError, DiskOperation, disk_error};
+use crate::directory::{DiskOperation, OpenDirectory, VolumeDiskError, disk_error};
 use crate::fail_point::FailPoint;
-use crate::mount::{TmpfsMountError, MountOperation};
+use crate::mount::{MountOperation, TmpfsMountError};
 use crate::mount_table::MountTable;
 use crate::target_path::parse_target_below;
 
@@ -97,7 +97,9 @@ impl MountTarget {
     /// What stands at the place.
     pub(crate) fn state(&self, fuse: &FailPoint) -> Result<TargetState, VolumeDiskError> {
         match self.read_state(fuse) {
-            Err(error) if is_dead_mount_error(&error) && self.layers()? > 0 => Ok(TargetState::DeadMount),
+            Err(error) if is_dead_mount_error(&error) && self.layers()? > 0 => {
+                Ok(TargetState::DeadMount)
+            }
             looked => looked,
         }
     }
@@ -110,14 +112,16 @@ impl MountTarget {
             Err(Errno::NOTDIR) => return Ok(TargetState::File),
             Err(errno) => return Err(self.disk_error_at(DiskOperation::Open, errno)),
         };
-        let stat = fs::fstat(&handle).map_err(|errno| self.disk_error_at(DiskOperation::Read, errno))?;
+        let stat =
+            fs::fstat(&handle).map_err(|errno| self.disk_error_at(DiskOperation::Read, errno))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {}
             FileType::Symlink => return Ok(TargetState::Symlink),
             _ => return Ok(TargetState::File),
         }
         let Some(id) = self.mount_id_of(&handle)? else { return Ok(TargetState::Directory) };
-        let kind = fs::fstatfs(&handle).map_err(|errno| self.disk_error_at(DiskOperation::Read, errno))?;
+        let kind =
+            fs::fstatfs(&handle).map_err(|errno| self.disk_error_at(DiskOperation::Read, errno))?;
         let root = self
             .open_target(OFlags::RDONLY | OFlags::DIRECTORY)
             .map(|file| OpenDirectory::from_fd(file, &self.path, fuse.clone()))
@@ -129,7 +133,9 @@ impl MountTarget {
 
     /// Makes the directory and those above it that are missing, and opens it.
     pub(crate) fn create(&self) -> Result<OwnedFd, VolumeDiskError> {
-        let mut folder = self.open_kubelet_dir().map_err(|errno| self.disk_error_at(DiskOperation::Open, errno))?;
+        let mut folder = self
+            .open_kubelet_dir()
+            .map_err(|errno| self.disk_error_at(DiskOperation::Open, errno))?;
         for part in self.relative_path.components() {
             let name: &Path = part.as_ref();
             match fs::mkdirat(&folder, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
@@ -156,7 +162,10 @@ impl MountTarget {
     }
 
     /// The directory at the place, if there is one.
-    pub(crate) fn open_directory(&self, fuse: &FailPoint) -> Result<Option<OpenDirectory>, VolumeDiskError> {
+    pub(crate) fn open_directory(
+        &self,
+        fuse: &FailPoint,
+    ) -> Result<Option<OpenDirectory>, VolumeDiskError> {
         match self.open_target(OFlags::RDONLY | OFlags::DIRECTORY) {
             Ok(file) => Ok(Some(OpenDirectory::from_fd(file, &self.path, fuse.clone()))),
             Err(Errno::NOENT) => Ok(None),
@@ -203,7 +212,13 @@ impl MountTarget {
     }
 
     fn open_target(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
-        fs::openat2(self.open_kubelet_dir()?, &self.relative_path, flags | NO_FOLLOW_FLAGS, Mode::empty(), RESOLVE_FLAGS)
+        fs::openat2(
+            self.open_kubelet_dir()?,
+            &self.relative_path,
+            flags | NO_FOLLOW_FLAGS,
+            Mode::empty(),
+            RESOLVE_FLAGS,
+        )
     }
 
     fn disk_error_at(&self, operation: DiskOperation, errno: Errno) -> VolumeDiskError {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use lanyard_api::{ObjectStatusReport, VolumeStatusReport};
 use lanyard_keyvault::PodCredentials;
-use lanyard_vocabulary::{RecoveryMode, Hop};
+use lanyard_vocabulary::{Hop, RecoveryMode};
 
 use super::failure::PublishFailure;
 use super::mount_target::{MountId, MountTarget};
 use super::state::VolumeState;
 use crate::generation::VolumeGeneration;
-use crate::marker::{VolumeMarker, MountedObject, VolumeLastError};
+use crate::marker::{MountedObject, VolumeLastError, VolumeMarker};
+use crate::provider::{ObjectTimestamps, ProviderObjectVersion};
 use crate::publish_request::PublishRequest;
-use crate::provider::{ProviderObjectVersion, ObjectTimestamps};
 use crate::reporter::VolumeReport;
 use crate::rotation::PollHistory;
 use crate::volume::AtomicVolume;
@@ -153,7 +153,8 @@ impl MountedVolume {
             None => self.history.record_failure(began, failure.retry),
         }
         let PublishFailure { code, message, .. } = failure;
-        let is_outage = code.recovery_mode() == RecoveryMode::ByItself && code.hop() <= Hop::VaultRead;
+        let is_outage =
+            code.recovery_mode() == RecoveryMode::ByItself && code.hop() <= Hop::VaultRead;
         let trouble = match self.marker.stale_since.filter(|_| is_outage) {
             Some(since) => VolumeLastError::served_stale(since, *code, message),
             None => VolumeLastError::new(*code, began, message),

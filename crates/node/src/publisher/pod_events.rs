@@ -47,7 +47,11 @@ impl PublishEngine {
         if failure.is_aborted_by_unpublish() {
             return;
         }
-        if self.failure_history.record_if_new(&order.target, failure.code, self.parts.clock.monotonic()) {
+        if self.failure_history.record_if_new(
+            &order.target,
+            failure.code,
+            self.parts.clock.monotonic(),
+        ) {
             let kind = PodEventKind::Failed(failure.code);
             self.emit_event(&order.pod, kind, failure.status_message());
         }

@@ -66,7 +66,11 @@ pub(super) enum TargetObstacle {
 }
 
 /// What is in a volume, by the generation that readers see in it, whole, and its marker.
-pub(super) fn classify_content(blank: bool, seen: Option<&str>, marker: Option<&VolumeMarker>) -> MountContent {
+pub(super) fn classify_content(
+    blank: bool,
+    seen: Option<&str>,
+    marker: Option<&VolumeMarker>,
+) -> MountContent {
     match (seen, marker) {
         (Some(seen), Some(marker)) if marker.generation == seen => MountContent::Certified,
         (Some(_), _) => MountContent::Uncertified,
@@ -86,10 +90,19 @@ pub(super) const fn plan_publish(seen: MountProbe) -> PublishPlan {
         MountProbe::Symlink => PublishPlan::Refuse(TargetObstacle::Symlink),
         MountProbe::File => PublishPlan::Refuse(TargetObstacle::File),
         MountProbe::NotTmpfs => PublishPlan::Refuse(TargetObstacle::NotTmpfs),
-        MountProbe::Unreadable | MountProbe::Tmpfs { layers: 2.., content: MountContent::Empty } => PublishPlan::RemoveTopLayer,
-        MountProbe::Tmpfs { content: MountContent::Empty | MountContent::Foreign, .. } => PublishPlan::FillExisting,
-        MountProbe::Tmpfs { content: MountContent::Uncertified, .. } => PublishPlan::KeepMounted { certified: false },
-        MountProbe::Tmpfs { content: MountContent::Certified, .. } => PublishPlan::KeepMounted { certified: true },
+        MountProbe::Unreadable
+        | MountProbe::Tmpfs { layers: 2.., content: MountContent::Empty } => {
+            PublishPlan::RemoveTopLayer
+        }
+        MountProbe::Tmpfs { content: MountContent::Empty | MountContent::Foreign, .. } => {
+            PublishPlan::FillExisting
+        }
+        MountProbe::Tmpfs { content: MountContent::Uncertified, .. } => {
+            PublishPlan::KeepMounted { certified: false }
+        }
+        MountProbe::Tmpfs { content: MountContent::Certified, .. } => {
+            PublishPlan::KeepMounted { certified: true }
+        }
     }
 }
 
@@ -97,19 +110,39 @@ pub(super) const fn plan_publish(seen: MountProbe) -> PublishPlan {
 mod tests {
     use super::*;
 
-    const ALL_CONTENTS: [MountContent; 4] =
-        [MountContent::Empty, MountContent::Foreign, MountContent::Uncertified, MountContent::Certified];
+    const ALL_CONTENTS: [MountContent; 4] = [
+        MountContent::Empty,
+        MountContent::Foreign,
+        MountContent::Uncertified,
+        MountContent::Certified,
+    ];
 
     #[test]
     fn only_a_mounted_generation_is_planned_as_kept() {
-        let unmounted = [MountProbe::Unmounted, MountProbe::Symlink, MountProbe::File, MountProbe::Unreadable, MountProbe::NotTmpfs];
+        let unmounted = [
+            MountProbe::Unmounted,
+            MountProbe::Symlink,
+            MountProbe::File,
+            MountProbe::Unreadable,
+            MountProbe::NotTmpfs,
+        ];
         for seen in unmounted {
-            assert!(!matches!(plan_publish(seen), PublishPlan::KeepMounted { .. } | PublishPlan::FillExisting), "{seen:?}");
+            assert!(
+                !matches!(
+                    plan_publish(seen),
+                    PublishPlan::KeepMounted { .. } | PublishPlan::FillExisting
+                ),
+                "{seen:?}"
+            );
         }
         for (layers, content) in [1, 2, 3].iter().flat_map(|n| ALL_CONTENTS.map(|c| (*n, c))) {
             let is_whole = matches!(content, MountContent::Uncertified | MountContent::Certified);
             let plan = plan_publish(MountProbe::Tmpfs { layers, content });
-            assert_eq!(matches!(plan, PublishPlan::KeepMounted { .. }), is_whole, "{layers} {content:?}");
+            assert_eq!(
+                matches!(plan, PublishPlan::KeepMounted { .. }),
+                is_whole,
+                "{layers} {content:?}"
+            );
         }
     }
 
@@ -117,8 +150,13 @@ mod tests {
     fn only_unreadable_or_empty_top_layers_are_unmounted() {
         assert_eq!(plan_publish(MountProbe::Unreadable), PublishPlan::RemoveTopLayer);
         for (layers, content) in [1, 2, 3].iter().flat_map(|n| ALL_CONTENTS.map(|c| (*n, c))) {
-            let uncovers = plan_publish(MountProbe::Tmpfs { layers, content }) == PublishPlan::RemoveTopLayer;
-            assert_eq!(uncovers, layers > 1 && content == MountContent::Empty, "{layers} {content:?}");
+            let uncovers =
+                plan_publish(MountProbe::Tmpfs { layers, content }) == PublishPlan::RemoveTopLayer;
+            assert_eq!(
+                uncovers,
+                layers > 1 && content == MountContent::Empty,
+                "{layers} {content:?}"
+            );
         }
     }
 
@@ -135,7 +173,8 @@ mod tests {
 
     #[test]
     fn a_marker_certifies_the_generation_that_it_names_and_no_other() {
-        let marker: VolumeMarker = super::super::fixture::marker_with_generation("..2026_11_21_12_00_00.2");
+        let marker: VolumeMarker =
+            super::super::fixture::marker_with_generation("..2026_11_21_12_00_00.2");
         let content = |current| classify_content(false, current, Some(&marker));
         assert_eq!(content(Some("..2026_11_21_12_00_00.2")), MountContent::Certified);
         assert_eq!(content(Some("..2026_11_21_12_00_00.3")), MountContent::Uncertified);

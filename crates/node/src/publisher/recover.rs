@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::publish_plan::PublishPlan;
 use super::disk::{self, PublishContext};
 use super::failure::PublishFailure;
-use super::mounted_volume::MountedVolume;
 use super::mount_target::{MountTarget, has_required_kernel_features};
+use super::mounted_volume::MountedVolume;
+use super::publish_plan::PublishPlan;
 use super::{PublishEngine, run_blocking};
 use crate::error::PublishError;
 use crate::mount_table::MountTable;
@@ -40,7 +40,9 @@ impl PublishEngine {
         })?;
         let mut recovered = RecoveryOutcome::default();
         for point in points {
-            let Some(place) = MountTarget::parse(&self.settings.kubelet_dir, &point) else { continue };
+            let Some(place) = MountTarget::parse(&self.settings.kubelet_dir, &point) else {
+                continue;
+            };
             let mut turn = self.locks.lock(&point).await;
             let desk = self.context.clone();
             match run_blocking(move || recover_volume(&desk, place)).await? {
@@ -76,9 +78,14 @@ impl PublishEngine {
 }
 
 /// The volume at a place, if its marker says that it is one of this driver.
-fn recover_volume(desk: &PublishContext, place: MountTarget) -> Result<Option<MountedVolume>, PublishFailure> {
+fn recover_volume(
+    desk: &PublishContext,
+    place: MountTarget,
+) -> Result<Option<MountedVolume>, PublishFailure> {
     let survey = disk::inspect_target_read_only(desk, &place)?;
-    let (PublishPlan::KeepMounted { .. }, Some(found)) = (survey.plan, survey.existing) else { return Ok(None) };
+    let (PublishPlan::KeepMounted { .. }, Some(found)) = (survey.plan, survey.existing) else {
+        return Ok(None);
+    };
     Ok(found.into_mounted_volume(desk, place, None))
 }
 

@@ -8,13 +8,13 @@ use lanyard_vocabulary::OutcomeCode;
 
 use super::disk::{self, ContentUpdate};
 use super::failure::PublishFailure;
-use super::volume_lock::VolumeLockGuard;
 use super::mounted_volume::MountedVolume;
-use super::{PublishEngine, run_blocking, pod_events};
+use super::volume_lock::VolumeLockGuard;
+use super::{PublishEngine, pod_events, run_blocking};
 use crate::error::PublishError;
-use crate::publish_request::PublishRequest;
 use crate::provider::{ProviderObjectVersion, Urgency};
-use crate::reporter::{PollResult, PodEventKind};
+use crate::publish_request::PublishRequest;
+use crate::reporter::{PodEventKind, PollResult};
 use crate::rotation::{PollDecision, PollInputs, PollInterval, decide_poll};
 use crate::volume::VolumeChange;
 
@@ -53,7 +53,8 @@ impl PublishEngine {
     /// Whether the source of a volume that the kubelet asks for is to be asked. Where the node
     /// does not rotate, only what nobody knows anything about is.
     fn due_urgency(&self, mounted: &MountedVolume) -> Option<Urgency> {
-        let stamps: Vec<_> = mounted.marker.objects.iter().map(|object| object.timestamps).collect();
+        let stamps: Vec<_> =
+            mounted.marker.objects.iter().map(|object| object.timestamps).collect();
         let interval = match self.settings.interval {
             Some(interval) => interval,
             None if mounted.history.last_success().is_none() => PollInterval::DEFAULT,
@@ -85,14 +86,18 @@ impl PublishEngine {
         urgency: Urgency,
         looked: Option<Timestamp>,
     ) -> Result<RefreshOutcome, PublishFailure> {
-        let was_looked_at = turn.volume_mut().as_ref().is_none_or(|it| it.history.last_attempt() != looked);
+        let was_looked_at =
+            turn.volume_mut().as_ref().is_none_or(|it| it.history.last_attempt() != looked);
         if was_looked_at {
             return Ok(RefreshOutcome::Unchanged);
         }
         self.refresh(turn, urgency).await
     }
 
-    pub(super) async fn scrub(&self, mut turn: VolumeLockGuard) -> Result<Option<Timestamp>, PublishError> {
+    pub(super) async fn scrub(
+        &self,
+        mut turn: VolumeLockGuard,
+    ) -> Result<Option<Timestamp>, PublishError> {
         let scrubbed = self.run_on_volume(&mut turn, |mounted| mounted.volume.scrub()).await;
         // A volume that is gone needs it no more, and one whose scrub broke off is looked at anew
         // by the next order.
@@ -100,7 +105,11 @@ impl PublishEngine {
     }
 
     /// Asks the source again and makes the volume hold what it gives.
-    async fn fetch_and_update(&self, turn: &mut VolumeLockGuard, urgency: Urgency) -> Result<RefreshOutcome, PublishFailure> {
+    async fn fetch_and_update(
+        &self,
+        turn: &mut VolumeLockGuard,
+        urgency: Urgency,
+    ) -> Result<RefreshOutcome, PublishFailure> {
         let left = turn.unpublish_requested();
         let now = self.parts.clock.now();
         let start = self.parts.clock.monotonic();
@@ -223,7 +232,12 @@ impl PublishEngine {
         }
     }
 
-    fn emit_update_events(&self, turn: &mut VolumeLockGuard, was: Option<OutcomeCode>, refilled: &ContentUpdate) {
+    fn emit_update_events(
+        &self,
+        turn: &mut VolumeLockGuard,
+        was: Option<OutcomeCode>,
+        refilled: &ContentUpdate,
+    ) {
         let Some(mounted) = turn.volume_mut() else { return };
         let (pod, marker) = (mounted.marker.pod.clone(), &mounted.marker);
         let is = marker.last_error.as_ref();
@@ -242,7 +256,10 @@ impl PublishEngine {
         }
         match (was, is) {
             (was, Some(is)) if was != Some(is.code) => {
-                let told = refilled.older_rejection.clone().unwrap_or_else(|| pod_events::last_error_message(is));
+                let told = refilled
+                    .older_rejection
+                    .clone()
+                    .unwrap_or_else(|| pod_events::last_error_message(is));
                 self.emit_event(&pod, PodEventKind::Failed(is.code), told);
             }
             (Some(was), None) => {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lanyard_keyvault::{VolumePod, PodCredentials};
+use lanyard_keyvault::{PodCredentials, VolumePod};
 
 use crate::marker::{MountedObject, VolumeLastError};
-use crate::rotation::{RotatingVolume, PollHistory};
+use crate::rotation::{PollHistory, RotatingVolume};
 
 /// What is known about a mounted volume. A copy: it does not change under its reader.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use lanyard_clock::Clock;
 use lanyard_vocabulary::OutcomeCode;
 use tonic::Code;
 
-use super::fixture::{PublisherFixture, publish_request, pod, read_file};
+use super::fixture::{PublisherFixture, pod, publish_request, read_file};
 use super::*;
 use crate::reporter::PodEventKind;
 
@@ -23,7 +23,10 @@ async fn a_volume_is_mounted_whole_hardened_and_reported() {
     node.provider.set_files(&[("cert", "one"), ("tls/key", "k")], "v1");
     node.start().publish(publish_request(&target)).await.unwrap();
 
-    assert_eq!((read_file(&target, "cert").as_str(), read_file(&target, "tls/key").as_str()), ("one", "k"));
+    assert_eq!(
+        (read_file(&target, "cert").as_str(), read_file(&target, "tls/key").as_str()),
+        ("one", "k")
+    );
     assert_eq!(node.mount_layers(&target), 1);
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let line = table.lines().find(|line| line.contains(target.to_str().unwrap())).unwrap();
@@ -111,7 +114,10 @@ async fn failed_first_publish_leaves_nothing_mounted_and_emits_one_event() {
 #[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn missing_class_fails_with_not_found() {
     let node = PublisherFixture::new();
-    let other = PublishRequest { class_name: "other".to_owned(), ..publish_request(node.prepare_target("v")) };
+    let other = PublishRequest {
+        class_name: "other".to_owned(),
+        ..publish_request(node.prepare_target("v"))
+    };
     let failure = node.start().publish(other).await.unwrap_err();
     let code = OutcomeCode::SecretProviderClassNotFound;
     assert_eq!((failure.code, failure.grpc), (code, Code::NotFound));
@@ -242,7 +248,7 @@ async fn volume_is_filled_again_after_a_reboot() {
 #[tokio::test]
 #[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn marker_contains_no_token() {
-    use lanyard_keyvault::{SharedSecretBytes, ServiceAccountToken};
+    use lanyard_keyvault::{ServiceAccountToken, SharedSecretBytes};
     let node = PublisherFixture::new();
     let target = node.prepare_target("v");
     let mut order = publish_request(&target);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::failure::PublishFailure;
 use super::volume_lock::VolumeLockGuard;
-use super::{PublishEngine, run_blocking, disk};
+use super::{PublishEngine, disk, run_blocking};
 
 impl PublishEngine {
     pub(super) async fn unpublish(

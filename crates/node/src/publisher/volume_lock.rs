@@ -10,8 +10,8 @@ use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::mounted_volume::MountedVolume;
 use super::state::VolumeState;
-use crate::memory_limit::{MemoryBudget, GrowthRequest, MemoryLimitError};
 use crate::memory::{FetchMemory, MemoryAccount, VolumeMemory};
+use crate::memory_limit::{GrowthRequest, MemoryBudget, MemoryLimitError};
 
 /// The lanes of all targets that something is known about.
 #[derive(Debug, Clone)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lanyard_keyvault::RetryClass;
 
-use super::poll_wait::{MIN_GAP, min_wait};
 use super::interval::PollInterval;
+use super::poll_wait::{MIN_GAP, min_wait};
 
 /// How long after the `failures`-th failure in a row the next look is due, jitter apart.
 ///
@@ -13,7 +13,11 @@ use super::interval::PollInterval;
 /// once, and yet every volume has looked again within `1.2` intervals. What does not heal by
 /// itself begins at the floor: somebody has to change something first. A pause that the service
 /// asked for is kept in any case.
-pub(super) fn backoff_after_failures(interval: PollInterval, failures: u32, retry: RetryClass) -> Duration {
+pub(super) fn backoff_after_failures(
+    interval: PollInterval,
+    failures: u32,
+    retry: RetryClass,
+) -> Duration {
     let longest = interval.duration();
     let (first, asked) = match retry {
         RetryClass::Invalid | RetryClass::Denied => (min_wait(interval), None),
@@ -37,7 +41,8 @@ mod tests {
     fn waits_double_up_to_the_interval() {
         let seconds = |interval: &str, retry| {
             let interval = interval.parse().unwrap();
-            [1, 2, 3, 4, 5, 6, 40].map(|failures| backoff_after_failures(interval, failures, retry).as_secs())
+            [1, 2, 3, 4, 5, 6, 40]
+                .map(|failures| backoff_after_failures(interval, failures, retry).as_secs())
         };
         let transient = RetryClass::Transient;
         assert_eq!(seconds("2m", transient), [10, 20, 40, 80, 120, 120, 120]);
@@ -56,6 +61,9 @@ mod tests {
         let interval = PollInterval::DEFAULT;
         assert_eq!(backoff_after_failures(interval, 1, throttled(600)), Duration::from_mins(10));
         assert_eq!(backoff_after_failures(interval, 3, throttled(1)), Duration::from_secs(40));
-        assert_eq!(backoff_after_failures(interval, 1, RetryClass::Throttled { after: None }), MIN_GAP);
+        assert_eq!(
+            backoff_after_failures(interval, 1, RetryClass::Throttled { after: None }),
+            MIN_GAP
+        );
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::backoff::backoff_after_failures;
-use super::poll_wait::{min_gap, healthy_wait};
-use super::jitter::DeterministicJitter;
 use super::interval::PollInterval;
-use super::proof_state::ProofState;
+use super::jitter::DeterministicJitter;
 use super::poll_history::PollHistory;
+use super::poll_wait::{healthy_wait, min_gap};
+use super::proof_state::ProofState;
 use super::rotation_policy::RefreshRequest;
 use crate::provider::{ObjectTimestamps, Urgency};
 
@@ -114,13 +114,19 @@ fn next_poll(now: Timestamp, look: &PollInputs<'_>) -> (Timestamp, PollReason) {
         return (now, PollReason::ClockSetBack);
     }
     let earliest = saturating_after(looked, min_gap(interval));
-    let retry_after = |pause| saturating_after(looked, DeterministicJitter::of("retry", volume_id, looked).lengthen(pause, 5));
+    let retry_after = |pause| {
+        saturating_after(
+            looked,
+            DeterministicJitter::of("retry", volume_id, looked).lengthen(pause, 5),
+        )
+    };
     if let Some(pause) = clock.suppressed_for() {
         // Nobody can be asked sooner, whoever wishes it; then one is, and all others soon after it.
         return (retry_after(pause.max(min_gap(interval))), PollReason::Retry);
     }
     let wished = pending_refresh(look).map(|(wish, noticed)| {
-        let spread = DeterministicJitter::of(wish.as_str(), volume_id, noticed).offset_within(REFRESH_SPREAD);
+        let spread = DeterministicJitter::of(wish.as_str(), volume_id, noticed)
+            .offset_within(REFRESH_SPREAD);
         (saturating_after(noticed, spread).max(earliest), PollReason::Refresh)
     });
     let Some(failing) = clock.failure_streak() else {
@@ -157,10 +163,16 @@ fn next_regular_poll(look: &PollInputs<'_>, now: Timestamp) -> (Timestamp, PollR
 fn earliest_after_restart(look: &PollInputs<'_>, now: Timestamp) -> Option<Timestamp> {
     let resumed = look.history.restored_at().filter(|resumed| *resumed <= now)?;
     let range = (look.interval.duration() / 10).min(RESTART_SPREAD);
-    Some(saturating_after(resumed, DeterministicJitter::of("resume", look.volume_id, resumed).offset_within(range)))
+    Some(saturating_after(
+        resumed,
+        DeterministicJitter::of("resume", look.volume_id, resumed).offset_within(range),
+    ))
 }
 
-fn earlier_poll(one: (Timestamp, PollReason), other: (Timestamp, PollReason)) -> (Timestamp, PollReason) {
+fn earlier_poll(
+    one: (Timestamp, PollReason),
+    other: (Timestamp, PollReason),
+) -> (Timestamp, PollReason) {
     if other.0 < one.0 { other } else { one }
 }
 

@@ -42,7 +42,8 @@ mod tests {
         let range = Duration::from_secs(100);
         let mut tenths = [0_u32; 10];
         for number in 0..1_000 {
-            let draw = DeterministicJitter::of("poll", &format!("csi-{number}"), Timestamp::UNIX_EPOCH);
+            let draw =
+                DeterministicJitter::of("poll", &format!("csi-{number}"), Timestamp::UNIX_EPOCH);
             let seconds = draw.offset_within(range).as_secs();
             tenths[usize::try_from(seconds / 10).unwrap()] += 1;
         }

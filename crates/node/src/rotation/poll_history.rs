@@ -8,7 +8,7 @@ use lanyard_keyvault::RetryClass;
 use serde::{Deserialize, Serialize};
 
 use super::interval::PollInterval;
-use super::rotation_policy::{RotationPolicy, OlderVersion, RefreshRequest};
+use super::rotation_policy::{OlderVersion, RefreshRequest, RotationPolicy};
 
 /// The clock of one volume: when it was looked at, how that went, and what the class wished.
 ///
@@ -177,7 +177,10 @@ mod tests {
         assert!(!clock.may_accept_older(&older, &class), "it was used up");
 
         clock.record_success(at(3), &policy_accepting(&[]), []);
-        assert!(clock.may_accept_older(&older, &class), "the annotation was taken away and set again");
+        assert!(
+            clock.may_accept_older(&older, &class),
+            "the annotation was taken away and set again"
+        );
         assert!(!clock.may_accept_older(&"secret/cpo@v2".parse().unwrap(), &class));
     }
 

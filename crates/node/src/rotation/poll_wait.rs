@@ -24,7 +24,9 @@ pub(super) fn healthy_wait(
         .map(|stamps| wait_for_timestamps(&stamps, at))
         .min_by_key(|(wait, _)| *wait)
         .filter(|(wait, _)| *wait < longest)
-        .map_or((longest, PollReason::Interval), |(wait, reason)| (wait.max(min_wait(interval)), reason))
+        .map_or((longest, PollReason::Interval), |(wait, reason)| {
+            (wait.max(min_wait(interval)), reason)
+        })
 }
 
 /// The shortest wait in health.
@@ -40,8 +42,9 @@ pub(super) fn min_gap(interval: PollInterval) -> Duration {
 }
 
 fn wait_for_timestamps(stamps: &ObjectTimestamps, at: Timestamp) -> (Duration, PollReason) {
-    let renewal =
-        stamps.renew_after.map(|renewal| (time_between(renewal, at) / APPROACH_DIVISOR, PollReason::Renewal));
+    let renewal = stamps
+        .renew_after
+        .map(|renewal| (time_between(renewal, at) / APPROACH_DIVISOR, PollReason::Renewal));
     let expiry = stamps.not_after.map(|end| {
         if end <= at {
             (Duration::ZERO, PollReason::Expired)
@@ -104,7 +107,10 @@ mod tests {
 
     #[test]
     fn earliest_renewal_determines_the_wait() {
-        let renewed_at = |second| ObjectTimestamps { renew_after: Some(at(second)), ..ObjectTimestamps::default() };
+        let renewed_at = |second| ObjectTimestamps {
+            renew_after: Some(at(second)),
+            ..ObjectTimestamps::default()
+        };
         let (wait, reason) =
             healthy_wait("1h".parse().unwrap(), [renewed_at(1_000_000), renewed_at(14_400)], at(0));
         assert_eq!((wait, reason), (Duration::from_mins(30), PollReason::Renewal));

@@ -47,7 +47,7 @@ const MIN_TOKEN_VALIDITY: SignedDuration = SignedDuration::from_secs(30);
 mod tests {
     use std::sync::Arc;
 
-    use lanyard_keyvault::{SharedSecretBytes, ServiceAccountToken};
+    use lanyard_keyvault::{ServiceAccountToken, SharedSecretBytes};
 
     use super::*;
 
@@ -67,7 +67,8 @@ mod tests {
         let now = Timestamp::from_second(1_000).unwrap();
         let managed = [("useVMManagedIdentity".to_owned(), "true".to_owned())].into();
         let workload = [("clientID".to_owned(), "id".to_owned())].into();
-        let (old, new, none) = (proofs_expiring_at(1_010), proofs_expiring_at(2_000), PodCredentials::default());
+        let (old, new, none) =
+            (proofs_expiring_at(1_010), proofs_expiring_at(2_000), PodCredentials::default());
         for (provider, parameters, proofs, expected) in [
             ("azure", &managed, Some(&old), ProofState::Usable),
             ("azure", &managed, None, ProofState::Usable),

@@ -1,7 +1,7 @@
 //! The loop that rotates and scrubs without the kubelet's help: thin.
 
-mod scheduler;
 mod event_history;
+mod scheduler;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,10 +15,10 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
-use lanyard_keyvault::{VolumePod, PodCredentials};
+use lanyard_keyvault::{PodCredentials, VolumePod};
 use tokio::task::JoinSet;
 
-use self::scheduler::{RotationTaskOutcome, RotationScheduler, RotationTask};
+use self::scheduler::{RotationScheduler, RotationTask, RotationTaskOutcome};
 use super::interval::{IntervalBounds, PollInterval};
 use super::poll_history::PollHistory;
 use crate::classes::ClassSource;
@@ -159,7 +159,9 @@ impl Rotator {
                 () = &mut patience => None,
             };
             match answer {
-                Some((namespace, name, Ok(class))) => rounds.record_class(now, namespace, name, &class),
+                Some((namespace, name, Ok(class))) => {
+                    rounds.record_class(now, namespace, name, &class)
+                }
                 Some((_, _, Err(error))) => {
                     let error: &dyn std::error::Error = &error;
                     tracing::debug!(error, "the wishes of the class stay as they were seen last");

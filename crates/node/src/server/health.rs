@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lanyard_clock::SharedClock;
-use lanyard_telemetry::{ReadinessGate, LivenessProbe};
+use lanyard_telemetry::{LivenessProbe, ReadinessGate};
 use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -23,7 +23,12 @@ pub(super) async fn report_health(reporter: HealthReporter, registration: &Readi
 /// Whether the process answers calls on its own socket, be it ready or not: a process that is not
 /// ready does not become so by being started again. While `gate` is closed the socket is not
 /// there, or is another process's, and `/readyz` says why. Needs a tokio runtime.
-pub(super) fn liveness(socket: &Path, gate: ReadinessGate, limit: Duration, clock: SharedClock) -> LivenessProbe {
+pub(super) fn liveness(
+    socket: &Path,
+    gate: ReadinessGate,
+    limit: Duration,
+    clock: SharedClock,
+) -> LivenessProbe {
     let client = HealthClient::new(lanyard_grpc::channel_to_socket(socket));
     let check = move || {
         let (mut client, gate) = (client.clone(), gate.clone());

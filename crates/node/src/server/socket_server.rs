@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
-use super::shutdown::ShutdownSignal;
 use super::error::NodeServeError;
+use super::shutdown::ShutdownSignal;
 use crate::csi::GrpcMetricsLayer;
 use crate::metrics::NodeMetrics;
 
@@ -63,7 +63,9 @@ impl SocketServer {
     }
 
     /// The socket, as soon as it can be had; nothing if the end comes first.
-    async fn bind_with_retry(&self) -> Result<Option<(IncomingConnections, SocketFile)>, NodeServeError> {
+    async fn bind_with_retry(
+        &self,
+    ) -> Result<Option<(IncomingConnections, SocketFile)>, NodeServeError> {
         let mut told = None;
         loop {
             match PrivateSocket::bind(&self.path) {
@@ -88,7 +90,11 @@ impl SocketServer {
         }
     }
 
-    fn spawn_server(&self, incoming: IncomingConnections, routes: Routes) -> (oneshot::Sender<()>, ServerTask) {
+    fn spawn_server(
+        &self,
+        incoming: IncomingConnections,
+        routes: Routes,
+    ) -> (oneshot::Sender<()>, ServerTask) {
         let (close, closed) = oneshot::channel::<()>();
         let incoming = pause_on_accept_error(incoming, SharedClock::clone(&self.clock));
         let count = GrpcMetricsLayer::new(self.metrics.clone(), SharedClock::clone(&self.clock));
@@ -106,7 +112,11 @@ impl SocketServer {
         }
     }
 
-    async fn drain(&self, mut serving: ServerTask, deadline: Duration) -> Result<(), NodeServeError> {
+    async fn drain(
+        &self,
+        mut serving: ServerTask,
+        deadline: Duration,
+    ) -> Result<(), NodeServeError> {
         let left = deadline.saturating_sub(self.clock.monotonic());
         tokio::select! {
             biased;

@@ -12,15 +12,15 @@ use jiff::Timestamp;
 use kube::api::{ApiResource, ObjectMeta};
 use lanyard_api::SecretProviderClassPodStatus;
 use lanyard_keyvault::VolumePod;
-use lanyard_kubernetes::{WatchUpdate, ResourceWatch};
+use lanyard_kubernetes::{ResourceWatch, WatchUpdate};
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
 use super::health::SecretSyncHealth;
-use super::schedule::{SecretSyncAttempt, SecretSyncSchedule, PodStatusKey};
+use super::schedule::{PodStatusKey, SecretSyncAttempt, SecretSyncSchedule};
 use super::secret_applier::SecretApplyOutcome;
-use super::worker::{SecretSyncOutcome, SecretSyncError, SecretSyncWorker};
+use super::worker::{SecretSyncError, SecretSyncOutcome, SecretSyncWorker};
 use crate::kubernetes::NodeKubernetesApi;
 use crate::kubernetes::{KubeClassCache, node_label_value};
 use crate::reporter::{PodEvent, PodEventKind, Reporter};
@@ -67,7 +67,8 @@ struct WatchedPodStatus {
 }
 
 /// A look that has ended.
-type FinishedSecretSync = (SecretSyncAttempt, SecretProviderClassPodStatus, Result<SecretSyncOutcome, SecretSyncError>);
+type FinishedSecretSync =
+    (SecretSyncAttempt, SecretProviderClassPodStatus, Result<SecretSyncOutcome, SecretSyncError>);
 
 impl SecretSync {
     /// The controller of a node. Nothing happens until it runs. What does not work is told to
@@ -138,7 +139,11 @@ impl SecretSync {
     }
 
     /// `listed` are those that a list has told until now; nothing where none is under way.
-    fn handle_watch_event(&mut self, seen: WatchUpdate, listed: &mut Option<BTreeSet<PodStatusKey>>) {
+    fn handle_watch_event(
+        &mut self,
+        seen: WatchUpdate,
+        listed: &mut Option<BTreeSet<PodStatusKey>>,
+    ) {
         match seen {
             WatchUpdate::ListStarted => *listed = Some(BTreeSet::new()),
             WatchUpdate::Applied(object) => {
@@ -179,10 +184,15 @@ impl SecretSync {
         status.metadata.annotations = None;
         let (told, stood_back) = match self.pod_statuses.get_mut(&key) {
             Some(followed) if followed.status == status => return,
-            Some(followed) => (followed.failure_reported, std::mem::take(&mut followed.skipped_secrets)),
+            Some(followed) => {
+                (followed.failure_reported, std::mem::take(&mut followed.skipped_secrets))
+            }
             None => (false, BTreeMap::new()),
         };
-        self.pod_statuses.insert(key.clone(), WatchedPodStatus { status, failure_reported: told, skipped_secrets: stood_back });
+        self.pod_statuses.insert(
+            key.clone(),
+            WatchedPodStatus { status, failure_reported: told, skipped_secrets: stood_back },
+        );
         self.schedule.schedule_now(key, self.now());
     }
 
@@ -253,7 +263,12 @@ impl SecretSync {
         }
     }
 
-    fn record_outcome(&mut self, key: &PodStatusKey, status: &SecretProviderClassPodStatus, done: SecretSyncOutcome) {
+    fn record_outcome(
+        &mut self,
+        key: &PodStatusKey,
+        status: &SecretProviderClassPodStatus,
+        done: SecretSyncOutcome,
+    ) {
         let now = self.now();
         let Some(followed) = self.pod_statuses.get_mut(key) else { return };
         let SecretSyncOutcome::Reconciled { secrets, report_skipped_after: patience } = done else {
@@ -268,7 +283,9 @@ impl SecretSync {
         for (secret, ensured) in secrets {
             match ensured {
                 SecretApplyOutcome::InSync => {}
-                SecretApplyOutcome::OverwroteClass { class } => messages.push(overwritten_class_message(&secret, &class)),
+                SecretApplyOutcome::OverwroteClass { class } => {
+                    messages.push(overwritten_class_message(&secret, &class))
+                }
                 SecretApplyOutcome::SkippedOlder { content_since: written } => {
                     let since = before.get(&secret).copied().unwrap_or(now);
                     let message = skipped_older_message(&secret, written);
@@ -301,7 +318,12 @@ impl SecretSync {
         self.emit_event(status, PodEventKind::Failed(OutcomeCode::SecretNotSynced), message);
     }
 
-    fn emit_event(&self, status: &SecretProviderClassPodStatus, kind: PodEventKind, message: String) {
+    fn emit_event(
+        &self,
+        status: &SecretProviderClassPodStatus,
+        kind: PodEventKind,
+        message: String,
+    ) {
         let owner = status.metadata.owner_references.iter().flatten().next();
         let pod = VolumePod {
             namespace: status.metadata.namespace.clone().unwrap_or_default(),

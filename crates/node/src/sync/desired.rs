@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use lanyard_api::secret_provider_class::{SecretObject, SecretObjectData};
-use lanyard_keyvault::{SharedSecretBytes, TlsSecretError, parse_tls_certificates, parse_tls_private_key};
+use lanyard_keyvault::{
+    SharedSecretBytes, TlsSecretError, parse_tls_certificates, parse_tls_private_key,
+};
 
 use super::mounted_files::{MAX_SECRET_BYTES, MountedFiles};
 use crate::file_path::{FilePath, ParseFilePathError};
@@ -248,7 +250,8 @@ mod tests {
             ],
         }));
         let mounted = mounted(&[("alias", "a"), ("history/0", "h"), ("unused", "u")]);
-        let files: Vec<_> = referenced_files(&object).map(|path| path.as_str().to_owned()).collect();
+        let files: Vec<_> =
+            referenced_files(&object).map(|path| path.as_str().to_owned()).collect();
         assert_eq!(files, ["alias", "history/0"]);
         let secret = desired_secret(&object, &mounted).unwrap();
         let labels: Vec<_> = secret.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();

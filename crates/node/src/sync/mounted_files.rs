@@ -13,10 +13,10 @@ use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use super::write_decision::ContentAge;
-use crate::marker::VolumeMarker;
 use crate::file_path::FilePath;
+use crate::marker::VolumeMarker;
 use crate::rotation::PollInterval;
-use crate::volume::{MAX_MARKER_BYTES, MARKER_PATH};
+use crate::volume::{MARKER_PATH, MAX_MARKER_BYTES};
 
 /// What a volume holds: one whole generation.
 #[derive(Debug)]
@@ -87,8 +87,8 @@ pub(super) fn load_mounted_files(
         move |errno: Errno| MountedFilesError::ReadFailed { path, source: errno.into() }
     };
     let base = fs::open(kubelet, DIRECTORY, Mode::empty()).map_err(failed(kubelet))?;
-    let root =
-        fs::openat2(&base, volume, DIRECTORY, Mode::empty(), RESOLVE_NO_LINKS).map_err(failed(&target))?;
+    let root = fs::openat2(&base, volume, DIRECTORY, Mode::empty(), RESOLVE_NO_LINKS)
+        .map_err(failed(&target))?;
     let system = fs::fstatfs(&root).map_err(failed(&target))?;
     if system.f_type != TMPFS_MAGIC {
         return Err(MountedFilesError::NotMounted { path: target });
@@ -96,8 +96,8 @@ pub(super) fn load_mounted_files(
     let data = target.join(DATA_LINK);
     let link = fs::statat(&root, DATA_LINK, AtFlags::SYMLINK_NOFOLLOW).map_err(failed(&data))?;
     let shown = fs::readlinkat(&root, DATA_LINK, Vec::new()).map_err(failed(&data))?;
-    let generation =
-        fs::openat2(&root, DATA_LINK, DIRECTORY, Mode::empty(), RESOLVE_WITHIN_VOLUME).map_err(failed(&data))?;
+    let generation = fs::openat2(&root, DATA_LINK, DIRECTORY, Mode::empty(), RESOLVE_WITHIN_VOLUME)
+        .map_err(failed(&data))?;
     let mut files = BTreeMap::new();
     for name in names {
         if let Some(content) = load_file(&generation, name, &target)? {
@@ -121,12 +121,18 @@ pub(super) fn load_mounted_files(
 /// How new the content is that a marker tells of.
 fn content_age(marker: &VolumeMarker, interval: PollInterval) -> ContentAge {
     // In an outage content is as old as its last reading, however new the volume is.
-    let since = marker.stale_since.map_or(marker.content_changed, |since| since.min(marker.content_changed));
+    let since = marker
+        .stale_since
+        .map_or(marker.content_changed, |since| since.min(marker.content_changed));
     // While something is wrong, the source may hold something else than the volume.
     let is_good = marker.last_error.is_none() && marker.stale_since.is_none();
     let check = marker.poll_record.as_ref().filter(|_| is_good);
     let lag = check.and_then(|check| check.interval).unwrap_or(interval).duration();
-    ContentAge { fetched_at: since, confirmed_at: check.map(|check| check.checked), max_read_age: lag }
+    ContentAge {
+        fetched_at: since,
+        confirmed_at: check.map(|check| check.checked),
+        max_read_age: lag,
+    }
 }
 
 /// The marker of a volume of ours; nothing where another driver filled it.
@@ -146,7 +152,8 @@ fn load_file(
     let path = || target.join(name.as_str());
     let failed = |source| MountedFilesError::ReadFailed { path: path(), source };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let opened = fs::openat2(generation.as_fd(), name.as_str(), flags, Mode::empty(), RESOLVE_NO_LINKS);
+    let opened =
+        fs::openat2(generation.as_fd(), name.as_str(), flags, Mode::empty(), RESOLVE_NO_LINKS);
     let mut file = match opened {
         Ok(file) => File::from(file),
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
@@ -269,7 +276,8 @@ mod tests {
             load(&kubelet, &[]).unwrap().age
         };
         let lag = std::time::Duration::from_mins(1);
-        let healthy = ContentAge { fetched_at: at(100), confirmed_at: Some(at(500)), max_read_age: lag };
+        let healthy =
+            ContentAge { fetched_at: at(100), confirmed_at: Some(at(500)), max_read_age: lag };
         assert_eq!(age(marker(generation, |_| ())), healthy);
         let stale = age(marker(generation, |it| it.stale_since = Some(at(50))));
         assert_eq!((stale.fetched_at, stale.confirmed_at), (at(50), None));
@@ -307,7 +315,10 @@ mod tests {
         symlink("/etc/passwd", generation.join("planted")).unwrap();
         std::fs::create_dir(generation.join("directory")).unwrap();
         assert!(matches!(load(&kubelet, &["planted"]), Err(MountedFilesError::ReadFailed { .. })));
-        assert!(matches!(load(&kubelet, &["directory"]), Err(MountedFilesError::NotRegularFile { .. })));
+        assert!(matches!(
+            load(&kubelet, &["directory"]),
+            Err(MountedFilesError::NotRegularFile { .. })
+        ));
         std::fs::remove_file(target.join("..data")).unwrap();
         symlink("/etc", target.join("..data")).unwrap();
         assert!(matches!(load(&kubelet, &["passwd"]), Err(MountedFilesError::ReadFailed { .. })));

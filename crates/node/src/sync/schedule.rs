@@ -74,7 +74,12 @@ impl SecretSyncSchedule {
 
     /// It did not work: it is tried again after five seconds, then ever more rarely. Returns how
     /// often it failed in a row.
-    pub(super) fn record_failure(&mut self, look: &SecretSyncAttempt, now: Duration, chance: f64) -> u32 {
+    pub(super) fn record_failure(
+        &mut self,
+        look: &SecretSyncAttempt,
+        now: Duration,
+        chance: f64,
+    ) -> u32 {
         let Some(item) = self.finish_attempt(look) else { return 0 };
         item.failures = item.failures.saturating_add(1);
         if !item.changed_since_start {
@@ -88,7 +93,8 @@ impl SecretSyncSchedule {
     }
 
     fn finish_attempt(&mut self, look: &SecretSyncAttempt) -> Option<&mut ScheduledPodStatus> {
-        let item = self.items.get_mut(&look.key).filter(|item| item.running_attempt == Some(look.id))?;
+        let item =
+            self.items.get_mut(&look.key).filter(|item| item.running_attempt == Some(look.id))?;
         item.running_attempt = None;
         Some(item)
     }

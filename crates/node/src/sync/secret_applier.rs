@@ -17,9 +17,12 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::write_decision::{CONTENT_SINCE, SecretWriteDecision, ContentAge, CLASS_ANNOTATION, decide_secret_write, overwritten_class};
 use super::desired::DesiredSecret;
 use super::owners::missing_owners;
+use super::write_decision::{
+    CLASS_ANNOTATION, CONTENT_SINCE, ContentAge, SecretWriteDecision, decide_secret_write,
+    overwritten_class,
+};
 use crate::kubernetes::FIELD_MANAGER;
 use crate::kubernetes::NodeKubernetesApi;
 use crate::kubernetes::digest::sha256_of_parts;
@@ -134,12 +137,15 @@ impl SecretApplier {
         let mut taken = None;
         let (metadata, ensured) = loop {
             match self.apply_with_owners(cause, desired, owners, &mut taken).await {
-                Err(error) if error.is_conflict() && conflicts < MAX_CONFLICT_RETRIES => conflicts += 1,
+                Err(error) if error.is_conflict() && conflicts < MAX_CONFLICT_RETRIES => {
+                    conflicts += 1
+                }
                 brought => break brought?,
             }
         };
         if !matches!(ensured, SecretApplyOutcome::SkippedOlder { .. }) {
-            let known = AppliedSecretVersion { resource_version: metadata.resource_version, fingerprint };
+            let known =
+                AppliedSecretVersion { resource_version: metadata.resource_version, fingerprint };
             self.applied.lock().insert(key, known);
         }
         Ok(ensured)
@@ -161,9 +167,13 @@ impl SecretApplier {
                 SecretApplyOutcome::OverwroteClass { class }
             }
             SecretApplyOutcome::InSync => {
-                taken.clone().map_or(SecretApplyOutcome::InSync, |class| SecretApplyOutcome::OverwroteClass { class })
+                taken.clone().map_or(SecretApplyOutcome::InSync, |class| {
+                    SecretApplyOutcome::OverwroteClass { class }
+                })
             }
-            SecretApplyOutcome::SkippedOlder { content_since: written } => SecretApplyOutcome::SkippedOlder { content_since: written },
+            SecretApplyOutcome::SkippedOlder { content_since: written } => {
+                SecretApplyOutcome::SkippedOlder { content_since: written }
+            }
         };
         let there = metadata.owner_references.as_deref().unwrap_or_default();
         let missing = missing_owners(there, owners);
@@ -191,10 +201,13 @@ impl SecretApplier {
         match change {
             SecretWriteDecision::Apply { content_since: stamp } => {
                 let start = self.api.clock().monotonic();
-                let applied = self.apply_secret((namespace, class), desired, stamp, metadata).await?;
+                let applied =
+                    self.apply_secret((namespace, class), desired, stamp, metadata).await?;
                 let took = self.api.clock().monotonic().saturating_sub(start);
                 self.api.record_metrics(|metrics| metrics.record_secret_sync(took));
-                let ensured = taken.map_or(SecretApplyOutcome::InSync, |class| SecretApplyOutcome::OverwroteClass { class });
+                let ensured = taken.map_or(SecretApplyOutcome::InSync, |class| {
+                    SecretApplyOutcome::OverwroteClass { class }
+                });
                 Ok((applied, ensured))
             }
             SecretWriteDecision::TypeMismatch => Err(SecretApplyError::TypeMismatch {
@@ -203,12 +216,18 @@ impl SecretApplier {
                 wanted: desired.secret_type.clone(),
             }),
             SecretWriteDecision::UpToDate => Ok((metadata, SecretApplyOutcome::InSync)),
-            SecretWriteDecision::NewerContentExists { content_since: written } => Ok((metadata, SecretApplyOutcome::SkippedOlder { content_since: written })),
+            SecretWriteDecision::NewerContentExists { content_since: written } => {
+                Ok((metadata, SecretApplyOutcome::SkippedOlder { content_since: written }))
+            }
         }
     }
 
     /// A Secret that was found or left as it should be now.
-    fn applied_version(&self, key: &(String, String), fingerprint: &[u8; 32]) -> Option<AppliedSecretVersion> {
+    fn applied_version(
+        &self,
+        key: &(String, String),
+        fingerprint: &[u8; 32],
+    ) -> Option<AppliedSecretVersion> {
         self.applied.lock().get(key).filter(|it| it.fingerprint == *fingerprint).cloned()
     }
 
@@ -228,7 +247,10 @@ impl SecretApplier {
     ) -> Result<Option<ObjectMeta>, ApiError> {
         let secrets = self.secrets_api(namespace);
         let action = format!("read the metadata of Secret {namespace}/{name}");
-        let partial = self.api.call_optional(ApiRetryPolicy::STANDARD, action, || secrets.get_metadata(name)).await?;
+        let partial = self
+            .api
+            .call_optional(ApiRetryPolicy::STANDARD, action, || secrets.get_metadata(name))
+            .await?;
         Ok(partial.map(|partial| partial.metadata))
     }
 
@@ -241,7 +263,8 @@ impl SecretApplier {
             let request = request.map_err(kube::Error::HttpError)?;
             self.api.client().request_text(request).await
         };
-        let Some(text) = self.api.call_optional(ApiRetryPolicy::STANDARD, &action, read).await? else {
+        let Some(text) = self.api.call_optional(ApiRetryPolicy::STANDARD, &action, read).await?
+        else {
             return Ok(ExistingSecret(None));
         };
         let text = Zeroizing::new(text);
@@ -272,7 +295,9 @@ impl SecretApplier {
                 labels: Some(desired.labels.clone()),
                 annotations: Some(annotations),
                 uid: read.uid,
-                resource_version: read.resource_version.or_else(|| Some(ABSENT_RESOURCE_VERSION.to_owned())),
+                resource_version: read
+                    .resource_version
+                    .or_else(|| Some(ABSENT_RESOURCE_VERSION.to_owned())),
                 ..ObjectMeta::default()
             },
             secret_type: &desired.secret_type,

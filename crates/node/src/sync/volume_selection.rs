@@ -117,9 +117,14 @@ mod tests {
         .unwrap()
     }
 
-    fn select(status: &SecretProviderClassPodStatus, pod: &PartialPod) -> Result<PathBuf, SelectVolumeError> {
-        let place =
-            DriverVolumesLocation { kubelet_directory: Path::new("/var/lib/kubelet"), driver: "secrets-store.csi.k8s.io" };
+    fn select(
+        status: &SecretProviderClassPodStatus,
+        pod: &PartialPod,
+    ) -> Result<PathBuf, SelectVolumeError> {
+        let place = DriverVolumesLocation {
+            kubelet_directory: Path::new("/var/lib/kubelet"),
+            driver: "secrets-store.csi.k8s.io",
+        };
         select_volume(status, pod, place)
     }
 
@@ -149,7 +154,11 @@ mod tests {
             &TARGET.replace("/u/", "/v/"),
             &format!("/host{TARGET}"),
         ] {
-            assert_eq!(select(&status(target), &pod), Err(SelectVolumeError::NoSuchVolume), "{target}");
+            assert_eq!(
+                select(&status(target), &pod),
+                Err(SelectVolumeError::NoSuchVolume),
+                "{target}"
+            );
         }
     }
 
@@ -159,7 +168,10 @@ mod tests {
             select(&status(TARGET), &pod(|pod| pod[pointer[0]][pointer[1]] = value))
         };
         for phase in ["Succeeded", "Failed"] {
-            assert_eq!(judged(["status", "phase"], json!(phase)), Err(SelectVolumeError::PodTerminating));
+            assert_eq!(
+                judged(["status", "phase"], json!(phase)),
+                Err(SelectVolumeError::PodTerminating)
+            );
         }
         let ending = judged(["metadata", "deletionTimestamp"], json!("2026-11-21T12:00:00Z"));
         assert_eq!(ending, Err(SelectVolumeError::PodTerminating));

@@ -11,10 +11,14 @@ use lanyard_vocabulary::format_error_chain;
 
 use super::controller::SecretSyncSettings;
 use super::desired::{InvalidSecretObjectError, desired_secret, referenced_files};
-use super::mounted_files::{MountedFilesError, MountedFiles, MountedVolumeLocation, load_mounted_files};
+use super::mounted_files::{
+    MountedFiles, MountedFilesError, MountedVolumeLocation, load_mounted_files,
+};
 use super::owners::desired_owners;
 use super::partial_pod::PartialPod;
-use super::secret_applier::{SecretSyncSource, SecretApplyOutcome, SecretApplyError, SecretApplier};
+use super::secret_applier::{
+    SecretApplier, SecretApplyError, SecretApplyOutcome, SecretSyncSource,
+};
 use super::volume_selection::{DriverVolumesLocation, SelectVolumeError, select_volume};
 use crate::classes::{ClassError, ClassSource};
 use crate::kubernetes::KubeClassCache;
@@ -66,8 +70,10 @@ impl SecretSyncWorker {
             return Ok(SecretSyncOutcome::NoSecretObjects);
         }
         let pod = self.fetch_pod(namespace, status).await?;
-        let place =
-            DriverVolumesLocation { kubelet_directory: &self.settings.kubelet_directory, driver: &self.settings.driver };
+        let place = DriverVolumesLocation {
+            kubelet_directory: &self.settings.kubelet_directory,
+            driver: &self.settings.driver,
+        };
         let volume = select_volume(status, &pod, place)?;
         let mounted = self.load_volume_files(volume, &class).await?;
         let owners = desired_owners(&pod, status);
@@ -76,9 +82,11 @@ impl SecretSyncWorker {
         let mut first = None;
         for object in &class.spec.secret_objects {
             let made = match desired_secret(object, &mounted) {
-                Ok(desired) => {
-                    self.secrets.ensure_secret(cause, &desired, &owners).await.map_err(SecretSyncError::ApplySecret)
-                }
+                Ok(desired) => self
+                    .secrets
+                    .ensure_secret(cause, &desired, &owners)
+                    .await
+                    .map_err(SecretSyncError::ApplySecret),
                 Err(problems) => Err(SecretSyncError::InvalidSecretObject {
                     secret: object.secret_name.clone().unwrap_or_default(),
                     problems,
@@ -95,8 +103,12 @@ impl SecretSyncWorker {
                 }
             }
         }
-        let patience = mounted.age.max_read_age.saturating_mul(2).saturating_add(SKIPPED_REPORT_MARGIN);
-        first.map_or(Ok(SecretSyncOutcome::Reconciled { secrets, report_skipped_after: patience }), Err)
+        let patience =
+            mounted.age.max_read_age.saturating_mul(2).saturating_add(SKIPPED_REPORT_MARGIN);
+        first.map_or(
+            Ok(SecretSyncOutcome::Reconciled { secrets, report_skipped_after: patience }),
+            Err,
+        )
     }
 
     async fn fetch_pod(
@@ -126,7 +138,15 @@ impl SecretSyncWorker {
         let SecretSyncSettings { kubelet_directory, driver, interval, .. } = self.settings.clone();
         let read = tokio::task::spawn_blocking(move || {
             let (kubelet, driver) = (kubelet_directory.as_path(), driver.as_str());
-            load_mounted_files(MountedVolumeLocation { kubelet_directory: kubelet, volume_path: &volume, driver, default_interval: interval }, &names)
+            load_mounted_files(
+                MountedVolumeLocation {
+                    kubelet_directory: kubelet,
+                    volume_path: &volume,
+                    driver,
+                    default_interval: interval,
+                },
+                &names,
+            )
         });
         match read.await {
             Ok(read) => Ok(read?),
@@ -163,7 +183,9 @@ impl SecretSyncError {
             Self::ReadVolume(_) => "see whether the volume is mounted and the node has memory",
             Self::InvalidSecretObject { problems, .. } => problems.hint(),
             Self::ApplySecret(error) => error.hint(),
-            Self::PodNotFound | Self::SelectVolume(_) => "nothing: the pod status goes with its pod",
+            Self::PodNotFound | Self::SelectVolume(_) => {
+                "nothing: the pod status goes with its pod"
+            }
         }
     }
 
@@ -174,9 +196,14 @@ impl SecretSyncError {
 
     pub(super) const fn is_transient(&self) -> bool {
         match self {
-            Self::Class(_) | Self::ReadVolume(_) | Self::PodNotFound | Self::SelectVolume(_) => true,
-            Self::ReadPod(error) | Self::ApplySecret(SecretApplyError::Api(error)) => error.is_transient(),
-            Self::InvalidSecretObject { .. } | Self::ApplySecret(SecretApplyError::TypeMismatch { .. }) => false,
+            Self::Class(_) | Self::ReadVolume(_) | Self::PodNotFound | Self::SelectVolume(_) => {
+                true
+            }
+            Self::ReadPod(error) | Self::ApplySecret(SecretApplyError::Api(error)) => {
+                error.is_transient()
+            }
+            Self::InvalidSecretObject { .. }
+            | Self::ApplySecret(SecretApplyError::TypeMismatch { .. }) => false,
         }
     }
 }

@@ -48,7 +48,8 @@ impl ContentAge {
 
     /// Whether the source certainly held it still after `written`: then when it was asked.
     fn confirmed_after(&self, written: Timestamp) -> Option<Timestamp> {
-        self.confirmed_at.filter(|asked| asked.saturating_sub(self.max_read_age).is_ok_and(|at| at > written))
+        self.confirmed_at
+            .filter(|asked| asked.saturating_sub(self.max_read_age).is_ok_and(|at| at > written))
     }
 }
 
@@ -68,7 +69,9 @@ pub(super) fn decide_secret_write(
 ) -> SecretWriteDecision {
     // The clock may have been ahead when the volume was filled.
     let since = age.fetched_at.min(now);
-    let Some(existing) = existing else { return SecretWriteDecision::Apply { content_since: since } };
+    let Some(existing) = existing else {
+        return SecretWriteDecision::Apply { content_since: since };
+    };
     let secret_type = existing.type_.as_deref().unwrap_or("Opaque");
     if secret_type != desired.secret_type {
         return SecretWriteDecision::TypeMismatch;
@@ -140,10 +143,9 @@ fn has_same_metadata(existing: &Secret, desired: &DesiredSecret, owned: &Applied
     contains(labels, &desired.labels)
         && contains(annotations, &desired.annotations)
         && owned.labels.iter().all(|label| desired.labels.contains_key(label))
-        && owned
-            .annotations
-            .iter()
-            .all(|it| desired.annotations.contains_key(it) || OWN_ANNOTATIONS.contains(&it.as_str()))
+        && owned.annotations.iter().all(|it| {
+            desired.annotations.contains_key(it) || OWN_ANNOTATIONS.contains(&it.as_str())
+        })
 }
 
 /// The fields of a Secret that a manager applied.
@@ -242,7 +244,11 @@ mod tests {
     }
 
     /// Judges at second 1,000.
-    fn decide_with_age(existing: &Secret, desired: &DesiredSecret, age: ContentAge) -> SecretWriteDecision {
+    fn decide_with_age(
+        existing: &Secret,
+        desired: &DesiredSecret,
+        age: ContentAge,
+    ) -> SecretWriteDecision {
         decide_secret_write(Some(existing), desired, &age, at(1_000), OURS)
     }
 
@@ -255,7 +261,10 @@ mod tests {
         let age = ContentAge::from_write_time(at(50));
         assert_eq!(decide_secret_write(None, &desired("new"), &age, at(1_000), OURS), apply(50));
         for second in [50, 100, 150] {
-            assert_eq!(decide_at(&applied_secret(|_| ()), &desired("new"), second), SecretWriteDecision::UpToDate);
+            assert_eq!(
+                decide_at(&applied_secret(|_| ()), &desired("new"), second),
+                SecretWriteDecision::UpToDate
+            );
         }
     }
 
@@ -263,7 +272,10 @@ mod tests {
     fn newer_content_is_written_and_older_content_is_skipped() {
         let existing = applied_secret(|_| ());
         assert_eq!(decide_at(&existing, &desired("newer"), 150), apply(150));
-        assert_eq!(decide_at(&existing, &desired("old"), 50), SecretWriteDecision::NewerContentExists { content_since: at(100) });
+        assert_eq!(
+            decide_at(&existing, &desired("old"), 50),
+            SecretWriteDecision::NewerContentExists { content_since: at(100) }
+        );
     }
 
     #[test]
@@ -275,7 +287,11 @@ mod tests {
             max_read_age: Duration::from_mins(2),
         };
         let judge = |checked| decide_with_age(&existing, &desired("rolled-back"), age(checked));
-        assert_eq!(judge(220), SecretWriteDecision::NewerContentExists { content_since: at(100) }, "it may be a shared read");
+        assert_eq!(
+            judge(220),
+            SecretWriteDecision::NewerContentExists { content_since: at(100) },
+            "it may be a shared read"
+        );
         assert_eq!(judge(221), apply(221));
     }
 
@@ -287,7 +303,10 @@ mod tests {
             })
         };
         let newer = desired("newer");
-        assert_eq!(decide_at(&stamped(1_300), &newer, 50), SecretWriteDecision::NewerContentExists { content_since: at(1_300) });
+        assert_eq!(
+            decide_at(&stamped(1_300), &newer, 50),
+            SecretWriteDecision::NewerContentExists { content_since: at(1_300) }
+        );
         assert_eq!(decide_at(&stamped(1_301), &newer, 50), apply(50));
         assert_eq!(decide_at(&stamped(100), &newer, 5_000), apply(1_000), "ours was ahead");
         let foreign = applied_secret(|secret| {
@@ -342,7 +361,10 @@ mod tests {
                 fields["operation"] = json!("Update");
             })
         };
-        assert_eq!(decide_at(&upstream("bmV3"), &desired("new"), 50), SecretWriteDecision::UpToDate);
+        assert_eq!(
+            decide_at(&upstream("bmV3"), &desired("new"), 50),
+            SecretWriteDecision::UpToDate
+        );
         assert_eq!(decide_at(&upstream("b2xk"), &desired("new"), 50), apply(50));
     }
 

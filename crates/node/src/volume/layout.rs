@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use crate::directory::{FileAttributes, OpenDirectory, VolumeDiskError, DirectoryEntryKind};
+use crate::directory::{DirectoryEntryKind, FileAttributes, OpenDirectory, VolumeDiskError};
 use crate::generation::{VolumeGeneration, VolumeGenerations};
-use crate::volume_links::{DATA_LINK, LinkChanges, REPLACED_LINK_TMP, link_target};
 use crate::payload::FileEntry;
+use crate::volume_links::{DATA_LINK, LinkChanges, REPLACED_LINK_TMP, link_target};
 
 /// A volume as it stands on disk.
 #[derive(Debug)]
@@ -29,7 +29,10 @@ impl VolumeLayout {
             }
             _ => None,
         };
-        Ok(Self { entries: occupants, generations: VolumeGenerations::classify(generations, current) })
+        Ok(Self {
+            entries: occupants,
+            generations: VolumeGenerations::classify(generations, current),
+        })
     }
 }
 
@@ -67,11 +70,17 @@ pub(super) fn sync_tree(folder: &OpenDirectory) -> Result<(), VolumeDiskError> {
     folder.sync()
 }
 
-pub(super) fn create_links(directory: &OpenDirectory, links: &LinkChanges) -> Result<(), VolumeDiskError> {
+pub(super) fn create_links(
+    directory: &OpenDirectory,
+    links: &LinkChanges,
+) -> Result<(), VolumeDiskError> {
     links.create.iter().try_for_each(|name| directory.create_symlink(name, &link_target(name)))
 }
 
-pub(super) fn replace_and_remove_links(directory: &OpenDirectory, links: &LinkChanges) -> Result<(), VolumeDiskError> {
+pub(super) fn replace_and_remove_links(
+    directory: &OpenDirectory,
+    links: &LinkChanges,
+) -> Result<(), VolumeDiskError> {
     for name in &links.remove {
         directory.remove_keeping_content(name)?;
     }
@@ -90,7 +99,8 @@ pub(super) fn replace_and_remove_links(directory: &OpenDirectory, links: &LinkCh
     Ok(())
 }
 
-pub(super) type FileVisitor<'a> = dyn FnMut(&OpenDirectory, &OsStr) -> Result<(), VolumeDiskError> + 'a;
+pub(super) type FileVisitor<'a> =
+    dyn FnMut(&OpenDirectory, &OsStr) -> Result<(), VolumeDiskError> + 'a;
 
 /// Visits every file of a generation, whatever becomes of the others; the first failure is told.
 pub(super) fn visit_files(
@@ -104,7 +114,10 @@ pub(super) fn visit_files(
     }
 }
 
-fn visit_files_below(folder: &OpenDirectory, visit: &mut FileVisitor<'_>) -> Result<(), VolumeDiskError> {
+fn visit_files_below(
+    folder: &OpenDirectory,
+    visit: &mut FileVisitor<'_>,
+) -> Result<(), VolumeDiskError> {
     let mut outcome = Ok(());
     for (name, occupant) in folder.list()? {
         let visited = match occupant {

@@ -31,7 +31,8 @@ impl VolumeFixture {
     }
 
     fn open_with_fail_point(&self, fuse: FailPoint) -> AtomicVolume {
-        AtomicVolume::open_with_fail_point(self.dir.path(), Arc::new(self.clock.clone()), fuse).unwrap()
+        AtomicVolume::open_with_fail_point(self.dir.path(), Arc::new(self.clock.clone()), fuse)
+            .unwrap()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -131,8 +132,10 @@ fn equal_content_writes_nothing_at_all() {
     volume.publish(&file_entries(SECOND_FILES)).unwrap();
 
     // A fuse of no call: the first call that would change the disk fails the publish.
-    let mut volume =
-        AtomicVolume { directory: OpenDirectory::open(world.dir.path(), FailPoint::failing_after(0)).unwrap(), ..volume };
+    let mut volume = AtomicVolume {
+        directory: OpenDirectory::open(world.dir.path(), FailPoint::failing_after(0)).unwrap(),
+        ..volume
+    };
     let published = volume.publish(&file_entries(SECOND_FILES)).unwrap();
     assert_eq!(published.change, VolumeChange::Nothing);
     assert_eq!((published.retired_generations, published.bytes_written), (1, 0));
@@ -151,7 +154,10 @@ fn a_change_of_mode_alone_is_applied_in_place() {
     let second = volume.publish(&files).unwrap();
     let as_root = rustix::process::geteuid().is_root();
     // Who is not root cannot read a file of mode 0 back, and has to write it anew.
-    assert_eq!(second.change, if as_root { VolumeChange::Attributes } else { VolumeChange::Content });
+    assert_eq!(
+        second.change,
+        if as_root { VolumeChange::Attributes } else { VolumeChange::Content }
+    );
     assert_eq!(second.generation == first.generation, as_root);
     for (path, mode) in [("cert", 0o400), ("tls/key", 0o440), ("old", 0o644)] {
         let found = fs::metadata(world.path(path)).unwrap().permissions().mode() & 0o7777;
@@ -176,7 +182,10 @@ fn a_group_is_given_and_taken_back() {
     assert_eq!(fs::metadata(world.path("cert")).unwrap().gid(), group);
     files[0].gid = None;
     let changed = volume.publish(&files).unwrap().change;
-    assert_eq!(changed, if group == own { VolumeChange::Nothing } else { VolumeChange::Attributes });
+    assert_eq!(
+        changed,
+        if group == own { VolumeChange::Nothing } else { VolumeChange::Attributes }
+    );
     let metadata = fs::metadata(world.path("cert")).unwrap();
     assert_eq!((metadata.gid(), metadata.permissions().mode() & 0o7777), (own, 0o640));
 }
@@ -261,7 +270,10 @@ fn crash_at_any_step_shows_one_whole_generation_and_the_next_publish_repairs() {
         |_, mut volume| volume.publish(&file_entries(SECOND_FILES)).is_ok(),
         |world, crash| {
             let seen = world.visible_files();
-            assert!(seen == expected_files(FIRST_FILES) || seen == expected_files(SECOND_FILES), "crash {crash}: {seen:?}");
+            assert!(
+                seen == expected_files(FIRST_FILES) || seen == expected_files(SECOND_FILES),
+                "crash {crash}: {seen:?}"
+            );
             world.open().publish(&file_entries(SECOND_FILES)).unwrap();
             assert_eq!(world.visible_files(), expected_files(SECOND_FILES), "crash {crash}");
             let links = ["cert", "more", "new", "tls"];
@@ -292,7 +304,10 @@ fn a_crash_at_any_step_of_the_first_publish_shows_nothing_or_everything() {
     for crash in 0.. {
         let world = VolumeFixture::new();
         fs::create_dir(world.path("tls")).unwrap();
-        let done = world.open_with_fail_point(FailPoint::failing_after(crash)).publish(&file_entries(FIRST_FILES)).is_ok();
+        let done = world
+            .open_with_fail_point(FailPoint::failing_after(crash))
+            .publish(&file_entries(FIRST_FILES))
+            .is_ok();
         let mut seen = world.visible_files();
         if world.open().current_generation().unwrap().is_some() {
             // A directory that stood in the way is replaced after the swap.
@@ -348,14 +363,25 @@ fn retired_content_is_truncated_after_the_grace_and_the_current_content_never() 
 
     world.clock.advance(Duration::from_mins(1));
     let scrubbed = volume.scrub().unwrap();
-    assert_eq!((scrubbed.truncated_files, fs::read_to_string(&retired).unwrap().as_str()), (0, "one"));
+    assert_eq!(
+        (scrubbed.truncated_files, fs::read_to_string(&retired).unwrap().as_str()),
+        (0, "one")
+    );
     let due = scrubbed.next_scrub.unwrap();
     assert!(due.duration_since(world.clock.now()) <= jiff::SignedDuration::from_secs(1));
 
     world.clock.advance(Duration::from_secs(1));
     // A new process finds the retired generation again.
     let scrubbed = world.open().scrub().unwrap();
-    assert_eq!(scrubbed, ScrubOutcome { truncated_files: 4, truncated_bytes: 8, mounted_generations: 0, next_scrub: None });
+    assert_eq!(
+        scrubbed,
+        ScrubOutcome {
+            truncated_files: 4,
+            truncated_bytes: 8,
+            mounted_generations: 0,
+            next_scrub: None
+        }
+    );
     assert_eq!(fs::metadata(&retired).unwrap().len(), 0);
     assert_eq!(world.visible_files(), expected_files(SECOND_FILES));
     assert_eq!(world.open().scrub().unwrap(), ScrubOutcome::default());
@@ -417,7 +443,10 @@ fn open_file_of_an_earlier_writer_stays_readable() {
         fs::create_dir(world.path("tls")).unwrap();
         fs::write(world.path("tls/key"), "theirs").unwrap();
         let mut open = fs::File::open(world.path("tls/key")).unwrap();
-        let done = world.open_with_fail_point(FailPoint::failing_after(crash)).publish(&file_entries(FIRST_FILES)).is_ok();
+        let done = world
+            .open_with_fail_point(FailPoint::failing_after(crash))
+            .publish(&file_entries(FIRST_FILES))
+            .is_ok();
         world.open().publish(&file_entries(FIRST_FILES)).unwrap();
         let mut read = String::new();
         open.read_to_string(&mut read).unwrap();

@@ -70,7 +70,10 @@ async fn an_older_credential_is_refused_until_the_class_accepts_exactly_that_ver
     scene.annotate(RotationPolicy::REFRESH, "c");
     scene.advance_in_steps(Duration::from_secs(20), Duration::from_secs(1)).await;
     assert_eq!(scene.content(&key), "pod-1 holds 3");
-    assert_eq!(scene.event_messages(PodEventKind::Recovered(OutcomeCode::CredentialOlder)).len(), 1);
+    assert_eq!(
+        scene.event_messages(PodEventKind::Recovered(OutcomeCode::CredentialOlder)).len(),
+        1
+    );
     let audited = scene.audit_log();
     let accepted = audited.lines().filter(|line| line.contains("\"olderAccepted\""));
     let accepted: Vec<_> = accepted.collect();

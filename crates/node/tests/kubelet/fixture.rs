@@ -11,14 +11,17 @@ use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::{Clock, ManualClock, SharedClock};
 use lanyard_keyvault::SharedSecretBytes;
-use lanyard_kubelet::{CsiDriverObject, KubeletEvent, InlineVolume, FakeKubelet, PodSpec, VolumeKey};
+use lanyard_kubelet::{
+    CsiDriverObject, FakeKubelet, InlineVolume, KubeletEvent, PodSpec, VolumeKey,
+};
 use lanyard_node::audit::{AuditSink, AuditTrail};
-use lanyard_node::rotation::{RotatingVolume, Rotator, RotatorSettings, RotatableVolumes};
+use lanyard_node::rotation::{RotatableVolumes, RotatingVolume, Rotator, RotatorSettings};
 use lanyard_node::{
-    ClassError, ClassSource, ProviderRequest, ProviderFile, ProviderResponse, NodeMetrics, NodePluginServer,
-    NodePluginServerParts, NodePluginServerSettings, PodEvent, PodEventKind, ProviderObjectVersion, Provider, PublishError,
-    Publisher, PublisherParts, PublisherSettings, ProviderError, RegistrationSettings, StatusReportError,
-    Reporter, NodeServeError, ObjectTimestamps, Urgency, VolumeReport,
+    ClassError, ClassSource, NodeMetrics, NodePluginServer, NodePluginServerParts,
+    NodePluginServerSettings, NodeServeError, ObjectTimestamps, PodEvent, PodEventKind, Provider,
+    ProviderError, ProviderFile, ProviderObjectVersion, ProviderRequest, ProviderResponse,
+    PublishError, Publisher, PublisherParts, PublisherSettings, RegistrationSettings, Reporter,
+    StatusReportError, Urgency, VolumeReport,
 };
 use lanyard_telemetry::Readiness;
 use lanyard_vocabulary::OutcomeCode;
@@ -77,7 +80,10 @@ impl FakeCredentialProvider {
 
 #[async_trait]
 impl Provider for FakeCredentialProvider {
-    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         self.fetches.fetch_add(1, Ordering::SeqCst);
         let now = self.clock.now();
         let expired = request.proofs.tokens.0.values().filter(|token| token.expires <= now);
@@ -87,8 +93,11 @@ impl Provider for FakeCredentialProvider {
         }
         let (id, version) = ("secret/credential".to_owned(), self.version.lock().clone());
         let not_before = Timestamp::from_second(version.parse().unwrap()).unwrap();
-        let stamps =
-            ObjectTimestamps { not_before: Some(not_before), is_credential: true, ..ObjectTimestamps::default() };
+        let stamps = ObjectTimestamps {
+            not_before: Some(not_before),
+            is_credential: true,
+            ..ObjectTimestamps::default()
+        };
         Ok(ProviderResponse {
             files: vec![ProviderFile {
                 path: "credential".parse().unwrap(),
@@ -203,12 +212,22 @@ impl KubeletFixture {
             fetches: AtomicUsize::new(0),
             expired: AtomicUsize::new(0),
         });
-        let class = Arc::new(MutableClassSource(Mutex::new(secret_provider_class(settings.managed))));
+        let class =
+            Arc::new(MutableClassSource(Mutex::new(secret_provider_class(settings.managed))));
         let ears = Arc::default();
         let sink = AuditSink::File(root.path().join("audit.jsonl"));
         let audit = AuditTrail::open(&sink, Arc::new(clock.clone())).unwrap();
-        let mut scene =
-            Self { root, clock, kubelet, vault, class, reporter: ears, audit, settings, plugin: None };
+        let mut scene = Self {
+            root,
+            clock,
+            kubelet,
+            vault,
+            class,
+            reporter: ears,
+            audit,
+            settings,
+            plugin: None,
+        };
         scene.start_plugin();
         scene
     }
@@ -231,8 +250,10 @@ impl KubeletFixture {
                 clock: Arc::clone(&clock),
             },
         );
-        let watched =
-            Arc::new(TrackedVolumes { publisher: publisher.clone(), running_tasks: AtomicUsize::new(1) });
+        let watched = Arc::new(TrackedVolumes {
+            publisher: publisher.clone(),
+            running_tasks: AtomicUsize::new(1),
+        });
         let rotator = Rotator::new(
             Arc::<TrackedVolumes>::clone(&watched),
             Arc::<MutableClassSource>::clone(&self.class),
@@ -273,7 +294,8 @@ impl KubeletFixture {
         });
         let server = tokio::spawn(server.run(async { drop(server_ended.await) }));
         let ends = [end_rotator, end_server];
-        self.plugin = Some(RunningPlugin { volumes: watched, server, rotator, shutdown_senders: ends });
+        self.plugin =
+            Some(RunningPlugin { volumes: watched, server, rotator, shutdown_senders: ends });
     }
 
     /// Lets the kubelet find the plugin.
@@ -317,7 +339,11 @@ impl KubeletFixture {
     }
 
     /// Lets time pass in steps.
-    pub(crate) async fn advance_in_steps(&self, time: Duration, step: Duration) -> Vec<KubeletEvent> {
+    pub(crate) async fn advance_in_steps(
+        &self,
+        time: Duration,
+        step: Duration,
+    ) -> Vec<KubeletEvent> {
         let mut events = Vec::new();
         let end = self.clock.monotonic() + time;
         while self.clock.monotonic() < end {
@@ -360,7 +386,11 @@ impl KubeletFixture {
     }
 
     async fn stop_plugin(&mut self) {
-        let Some(RunningPlugin { server, rotator, shutdown_senders: ends, .. }) = self.plugin.take() else { return };
+        let Some(RunningPlugin { server, rotator, shutdown_senders: ends, .. }) =
+            self.plugin.take()
+        else {
+            return;
+        };
         drop(ends);
         rotator.await.unwrap();
         server.await.unwrap().unwrap();

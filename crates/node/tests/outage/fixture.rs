@@ -9,13 +9,13 @@ use lanyard_api::SecretProviderClass;
 use lanyard_azure::{CircuitBreakerPolicy, RequestRate};
 use lanyard_clock::{Clock as _, SharedClock};
 use lanyard_keyvault::testing::FakeAzure;
-use lanyard_keyvault::{NodeVaultSettings, NodeVaults, VolumePod, PodCredentials, StaleCache};
+use lanyard_keyvault::{NodeVaultSettings, NodeVaults, PodCredentials, StaleCache, VolumePod};
 use lanyard_kubernetes::KubernetesApi;
 use lanyard_node::rotation::{Rotator, RotatorSettings};
 use lanyard_node::{
-    AzureProvider, AzureProviderSettings, MeteredProvider, MeteredReporter, PodEventQueue,
-    KubeReporter, KubeReporterSettings, InMemoryClassSource, PublishRequest, NodeKubernetesApi, NodeMetrics,
-    PublishFailure, Publisher, PublisherParts, PublisherSettings, Reporter,
+    AzureProvider, AzureProviderSettings, InMemoryClassSource, KubeReporter, KubeReporterSettings,
+    MeteredProvider, MeteredReporter, NodeKubernetesApi, NodeMetrics, PodEventQueue,
+    PublishFailure, PublishRequest, Publisher, PublisherParts, PublisherSettings, Reporter,
 };
 use lanyard_telemetry::MetricsPage;
 use rustix::mount::{UnmountFlags, unmount};
@@ -55,13 +55,17 @@ impl OutageFixture {
         }
 
         let metrics = NodeMetrics::new(Arc::clone(&clock));
-        let ways = azure.node_transports(RequestRate { per_second: 25, burst: 100 }, Some(CircuitBreakerPolicy::default()));
+        let ways = azure.node_transports(
+            RequestRate { per_second: 25, burst: 100 },
+            Some(CircuitBreakerPolicy::default()),
+        );
         let sealed = StaleCache::in_memory().unwrap();
         let settings = NodeVaultSettings::default();
         let vaults = NodeVaults::new(settings, ways, Some(sealed), Arc::clone(&clock));
         let provider = AzureProvider::new(Arc::new(vaults), AzureProviderSettings::default());
-        let kubernetes = NodeKubernetesApi::new(KubernetesApi::from_client(api.client(), Arc::clone(&clock)))
-            .with_metrics(metrics.clone());
+        let kubernetes =
+            NodeKubernetesApi::new(KubernetesApi::from_client(api.client(), Arc::clone(&clock)))
+                .with_metrics(metrics.clone());
         let events = PodEventQueue::start(kubernetes.clone(), "node-1");
         let settings = KubeReporterSettings::default();
         let reporter: Arc<dyn Reporter> =
@@ -191,7 +195,11 @@ impl Drop for OutageFixture {
     }
 }
 
-async fn publish_until_success(publisher: Publisher, clock: SharedClock, order: PublishRequest) -> Duration {
+async fn publish_until_success(
+    publisher: Publisher,
+    clock: SharedClock,
+    order: PublishRequest,
+) -> Duration {
     let began = clock.monotonic();
     let mut pause = Duration::from_millis(500);
     while publisher.publish(order.clone()).await.is_err() {

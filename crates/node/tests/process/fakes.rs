@@ -16,12 +16,13 @@ use lanyard_grpc::csi::volume_capability::{AccessType, MountVolume};
 use lanyard_grpc::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability};
 use lanyard_keyvault::SharedSecretBytes;
 use lanyard_node::{
-    MeteredProvider, MeteredReporter, FilePath, ProviderRequest, ProviderFile, ProviderResponse, InMemoryClassSource,
-    NoopReporter, MemoryAccount, NodeMetrics, NodePluginServer, NodePluginServerParts, NodePluginServerSettings,
-    ProviderObjectVersion, Provider, Publisher, PublisherParts, PublisherSettings, ProviderError,
-    RegistrationSettings, NodeServeError, ProviderServer,
+    FilePath, InMemoryClassSource, MemoryAccount, MeteredProvider, MeteredReporter, NodeMetrics,
+    NodePluginServer, NodePluginServerParts, NodePluginServerSettings, NodeServeError,
+    NoopReporter, Provider, ProviderError, ProviderFile, ProviderObjectVersion, ProviderRequest,
+    ProviderResponse, ProviderServer, Publisher, PublisherParts, PublisherSettings,
+    RegistrationSettings,
 };
-use lanyard_telemetry::{ReadinessGate, MetricsPage, Readiness};
+use lanyard_telemetry::{MetricsPage, Readiness, ReadinessGate};
 use lanyard_vocabulary::OutcomeCode;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
@@ -48,7 +49,10 @@ pub(crate) struct GatedProvider {
 
 #[async_trait]
 impl Provider for GatedProvider {
-    async fn fetch(&self, _request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        _request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         *self.waiting_requests.lock() += 1;
         // The gate is never closed.
         let _through = self.gate.acquire().await.ok();

@@ -109,7 +109,8 @@ async fn no_secret_reaches_a_status_a_log_or_a_metric() {
             };
             texts.push(format!("{mount:?}"));
             let socket = node.root.path().join("azure.sock");
-            let answer = CsiDriverProviderClient::new(channel_to_socket(&socket)).mount(mount).await;
+            let answer =
+                CsiDriverProviderClient::new(channel_to_socket(&socket)).mount(mount).await;
             texts.extend(answer.err().as_ref().map(status_text));
         }
     }

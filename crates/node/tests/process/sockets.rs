@@ -40,7 +40,8 @@ async fn driver_is_registered_only_once_it_is_ready() {
     assert_eq!(ready, Some(false));
     assert!(!node.registration_socket().exists());
     node.classes_gate.open();
-    node.wait_until("the registration socket is there", || node.registration_socket().exists()).await;
+    node.wait_until("the registration socket is there", || node.registration_socket().exists())
+        .await;
     let ready = identity.probe(ProbeRequest {}).await.unwrap().into_inner().ready;
     assert_eq!(ready, Some(true));
     assert!(!node.readiness.is_ready(), "the kubelet did not come yet");

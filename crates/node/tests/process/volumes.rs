@@ -80,7 +80,8 @@ async fn twenty_volumes_are_published_at_once() {
             tokio::spawn(async move { kubelet.node_publish_volume(publish_request(&target)).await })
         })
         .collect();
-    node.wait_until("all of them wait for the vault", || *node.vault.waiting_requests.lock() == 20).await;
+    node.wait_until("all of them wait for the vault", || *node.vault.waiting_requests.lock() == 20)
+        .await;
     node.vault.gate.add_permits(20);
     for call in calls {
         assert_eq!(call.await.unwrap().unwrap_err().code(), Code::PermissionDenied);

@@ -61,7 +61,8 @@ fn object_key(kind: OwnedKind, name: &str) -> ObjectKey {
 #[tokio::test]
 async fn objects_of_one_kind_use_one_list_and_failures_are_isolated() {
     let asked = Arc::default();
-    let stores = WatchStores::new(&[], ComparisonScope::LedClusters(LeaseTerms::permanent(manual_clock())));
+    let stores =
+        WatchStores::new(&[], ComparisonScope::LedClusters(LeaseTerms::permanent(manual_clock())));
     let keys = [
         object_key(OwnedKind::ConfigMap, "a"),
         object_key(OwnedKind::ConfigMap, "b"),
@@ -72,7 +73,10 @@ async fn objects_of_one_kind_use_one_list_and_failures_are_isolated() {
     let found = fetch_objects(&fake_api(&asked), &stores, keys.to_vec()).await;
     let there: Vec<_> = found.objects.keys().map(|key| key.name.as_str()).collect();
     assert_eq!(there, [CONTROL_PLANE_NAMESPACE, "a", "b"]);
-    assert_eq!(found.unread, BTreeSet::from([object_key(OwnedKind::HostedControlPlane, "harbour")]));
+    assert_eq!(
+        found.unread,
+        BTreeSet::from([object_key(OwnedKind::HostedControlPlane, "harbour")])
+    );
     assert!(found.errors[0].to_string().contains("webhook"), "{:?}", found.errors);
     assert_eq!(asked.lock().len(), 3, "{:?}", asked.lock());
     // What nobody asked for is left to the watch, which wakes whom it concerns.

@@ -94,9 +94,15 @@ impl ObservedLeases {
     }
 
     /// The leases of these names that nobody has held for this long.
-    pub(crate) fn abandoned_leases(&self, prefix: &str, after: Duration, now: Duration) -> Vec<String> {
+    pub(crate) fn abandoned_leases(
+        &self,
+        prefix: &str,
+        after: Duration,
+        now: Duration,
+    ) -> Vec<String> {
         let named = self.0.iter().filter(|(name, _)| name.starts_with(prefix));
-        let is_old = |it: &ObservedLease| now.saturating_sub(it.first_observed) > it.record.duration + after;
+        let is_old =
+            |it: &ObservedLease| now.saturating_sub(it.first_observed) > it.record.duration + after;
         named.filter(|(_, it)| is_old(it)).map(|(name, _)| name.clone()).collect()
     }
 }
@@ -108,13 +114,18 @@ pub(crate) fn plan_lease_actions(
     lease_of: impl Fn(u32) -> String,
     situation: ElectionInputs<'_>,
 ) -> Vec<LeaseAction> {
-    let ElectionInputs { identity: me, shards, replicas, is_resharding: has_rivals, now } = situation;
+    let ElectionInputs { identity: me, shards, replicas, is_resharding: has_rivals, now } =
+        situation;
     let share = shards.div_ceil(replicas.max(1));
     let (mut acts, mut held) = (Vec::new(), 0);
     let holder = |shard: u32| sightings.current_holder(&lease_of(shard), now);
     for shard in (0..shards).filter(|shard| holder(*shard) == Some(me)) {
         held += 1;
-        acts.push(if held > share { LeaseAction::Release(shard) } else { LeaseAction::Renew(shard) });
+        acts.push(if held > share {
+            LeaseAction::Release(shard)
+        } else {
+            LeaseAction::Renew(shard)
+        });
     }
     let free = (0..shards).filter(|shard| !has_rivals && holder(*shard).is_none());
     let room = usize::try_from(share.saturating_sub(held)).unwrap_or_default();
@@ -142,25 +153,40 @@ mod tests {
 
     fn observed_leases(holders: &[Option<&str>], now: Duration) -> ObservedLeases {
         let mut sightings = ObservedLeases::default();
-        let records = (0..).zip(holders).map(|(shard, holder)| (shard_lease_name(shard), lease_record(*holder, 1)));
+        let records = (0..)
+            .zip(holders)
+            .map(|(shard, holder)| (shard_lease_name(shard), lease_record(*holder, 1)));
         sightings.observe_all(records.collect(), now);
         sightings
     }
 
     fn planned_actions(holders: &[Option<&str>], replicas: u32) -> Vec<LeaseAction> {
         let shards = u32::try_from(holders.len()).unwrap();
-        let situation = ElectionInputs { identity: "me", shards, replicas, is_resharding: false, now: SECOND };
+        let situation =
+            ElectionInputs { identity: "me", shards, replicas, is_resharding: false, now: SECOND };
         plan_lease_actions(&observed_leases(holders, SECOND), shard_lease_name, situation)
     }
 
     #[test]
     fn replicas_share_shards_evenly() {
-        assert_eq!(planned_actions(&[None, None], 1), [LeaseAction::Acquire(0), LeaseAction::Acquire(1)]);
-        assert_eq!(planned_actions(&[Some("me"), Some("me")], 1), [LeaseAction::Renew(0), LeaseAction::Renew(1)]);
-        assert_eq!(planned_actions(&[Some("me"), Some("me")], 2), [LeaseAction::Renew(0), LeaseAction::Release(1)]);
+        assert_eq!(
+            planned_actions(&[None, None], 1),
+            [LeaseAction::Acquire(0), LeaseAction::Acquire(1)]
+        );
+        assert_eq!(
+            planned_actions(&[Some("me"), Some("me")], 1),
+            [LeaseAction::Renew(0), LeaseAction::Renew(1)]
+        );
+        assert_eq!(
+            planned_actions(&[Some("me"), Some("me")], 2),
+            [LeaseAction::Renew(0), LeaseAction::Release(1)]
+        );
         assert_eq!(planned_actions(&[Some("me"), None], 2), [LeaseAction::Renew(0)]);
         assert_eq!(planned_actions(&[Some("other"), None], 2), [LeaseAction::Acquire(1)]);
-        assert_eq!(planned_actions(&[Some("me"), None, None], 2), [LeaseAction::Renew(0), LeaseAction::Acquire(1)]);
+        assert_eq!(
+            planned_actions(&[Some("me"), None, None], 2),
+            [LeaseAction::Renew(0), LeaseAction::Acquire(1)]
+        );
         assert_eq!(planned_actions(&[Some("other")], 2), []);
     }
 
@@ -168,7 +194,13 @@ mod tests {
     fn no_shard_is_acquired_while_resharding() {
         let sightings = observed_leases(&[Some("me"), None, Some("me")], SECOND);
         let decide = |replicas, has_rivals| {
-            let situation = ElectionInputs { identity: "me", shards: 3, replicas, is_resharding: has_rivals, now: SECOND };
+            let situation = ElectionInputs {
+                identity: "me",
+                shards: 3,
+                replicas,
+                is_resharding: has_rivals,
+                now: SECOND,
+            };
             plan_lease_actions(&sightings, shard_lease_name, situation)
         };
         let renewed = [LeaseAction::Renew(0), LeaseAction::Renew(2)];
@@ -181,7 +213,13 @@ mod tests {
     fn unrenewed_lease_is_free_after_full_duration() {
         let mut sightings = observed_leases(&[Some("other")], SECOND);
         let decide = |sightings: &ObservedLeases, now| {
-            let situation = ElectionInputs { identity: "me", shards: 1, replicas: 1, is_resharding: false, now };
+            let situation = ElectionInputs {
+                identity: "me",
+                shards: 1,
+                replicas: 1,
+                is_resharding: false,
+                now,
+            };
             plan_lease_actions(sightings, shard_lease_name, situation)
         };
         assert_eq!(decide(&sightings, SECOND + LEASE_DURATION), []);
@@ -200,7 +238,9 @@ mod tests {
         assert_eq!(sightings.held_leases("shard-", SECOND).len(), 2);
         assert_eq!(sightings.held_leases("shard-", SECOND + LEASE_DURATION + SECOND).len(), 0);
         let hour = Duration::from_hours(1);
-        assert!(sightings.abandoned_leases("shard-", hour, SECOND + LEASE_DURATION + SECOND).is_empty());
+        assert!(
+            sightings.abandoned_leases("shard-", hour, SECOND + LEASE_DURATION + SECOND).is_empty()
+        );
         assert_eq!(sightings.abandoned_leases("shard-", hour, 2 * hour).len(), 3);
     }
 

@@ -160,7 +160,9 @@ impl FencingToken {
 
 impl Drop for FencedWrite {
     fn drop(&mut self) {
-        let end = |tenure: &mut LeaseTerm| tenure.pending_writes = tenure.pending_writes.saturating_sub(1);
+        let end = |tenure: &mut LeaseTerm| {
+            tenure.pending_writes = tenure.pending_writes.saturating_sub(1)
+        };
         self.fencing_token.lease_terms.with_term(self.fencing_token.shard, end);
     }
 }

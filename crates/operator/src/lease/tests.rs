@@ -31,7 +31,9 @@ impl FakeLeaseServer {
                 (StatusCode::CREATED, self.store_lease(&name, body))
             }
             Method::PATCH => {
-                let Some(mut lease) = self.leases.get(name).cloned() else { return conflict_response() };
+                let Some(mut lease) = self.leases.get(name).cloned() else {
+                    return conflict_response();
+                };
                 if lease["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
                     return conflict_response();
                 }
@@ -147,7 +149,10 @@ async fn new_shard_count_waits_for_old_leases() {
     assert_eq!(new.lease_terms.led_count(), 3);
     let expected = [0, 1, 2].map(|shard| (format!("lanyard.prod-shard-{shard}-of-3"), "new"));
     let server = stage.server.lock();
-    assert_eq!(server.shard_holders(), expected.each_ref().map(|(name, holder)| (&**name, *holder)));
+    assert_eq!(
+        server.shard_holders(),
+        expected.each_ref().map(|(name, holder)| (&**name, *holder))
+    );
 }
 
 #[tokio::test]
@@ -201,7 +206,8 @@ async fn replicas_with_different_shard_counts_never_lead_together() {
         let stage = LeaseElectionFixture::new(seed, true);
         let mut two = stage.candidate("two", 2);
         let mut three = stage.candidate("three", 3);
-        let is_alone = |two: &LeaseTerms, three: &LeaseTerms| two.led_count() == 0 || three.led_count() == 0;
+        let is_alone =
+            |two: &LeaseTerms, three: &LeaseTerms| two.led_count() == 0 || three.led_count() == 0;
         let (of_two, of_three) = (two.lease_terms.clone(), three.lease_terms.clone());
         let watch = async || {
             for _ in 0..100 {
@@ -213,7 +219,13 @@ async fn replicas_with_different_shard_counts_never_lead_together() {
         contests += u32::from(of_two.led_count() + of_three.led_count() == 0);
         // A lease that runs out while its renewal is on the way is renewed too late.
         for _ in 0..6 {
-            stage.clock.advance(stage.rng.lock().choice([LEASE_DURATION / 3, LEASE_DURATION, 2 * LEASE_DURATION]).unwrap());
+            stage.clock.advance(
+                stage
+                    .rng
+                    .lock()
+                    .choice([LEASE_DURATION / 3, LEASE_DURATION, 2 * LEASE_DURATION])
+                    .unwrap(),
+            );
             tokio::join!(two.run_election_round(), three.run_election_round(), watch());
         }
         drop(three);

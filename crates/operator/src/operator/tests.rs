@@ -61,7 +61,9 @@ async fn losing_the_lease_forgets_cluster_memory() {
     let operator = operator_without_api(&clock);
     let key = ClusterKey::of("clusters", "harbour");
     let remembered = || operator.context.drift_histories.lock().contains_key(&key);
-    let remember = || drop(operator.context.drift_histories.lock().insert(key.clone(), DriftHistory::default()));
+    let remember = || {
+        drop(operator.context.drift_histories.lock().insert(key.clone(), DriftHistory::default()))
+    };
     let lead = || operator.lease_terms.lead_until(0, clock.monotonic() + Duration::from_secs(15));
     let mut before = operator.lease_terms.led_shards();
     lead();
@@ -86,7 +88,12 @@ async fn panicking_reconcile_keeps_worker_and_backs_off() {
     let (key, seen) = watched_example();
     let mut telling = ListProgress::default();
     let stores = &operator.context.stores;
-    drop(stores.apply_watch_update(WatchedKind::HostedClusters, seen, &mut telling, Duration::ZERO));
+    drop(stores.apply_watch_update(
+        WatchedKind::HostedClusters,
+        seen,
+        &mut telling,
+        Duration::ZERO,
+    ));
     operator.lease_terms.lead_until(0, clock.monotonic() + Duration::from_hours(1));
     operator.queue.enqueue(&key, ReconcileTrigger::SpecChanged);
     let (taken, turn) = operator.queue.take_next().await;

@@ -135,7 +135,9 @@ impl<K: Clone + Eq + Hash + Ord> ReconcileSchedule<K> {
         let mut due = now.saturating_add(requeue_delay(again, item.failures, chance));
         let failures = item.failures;
         item.not_before = match again {
-            _ if !failed => now.max(item.paced_until.saturating_sub(RECONCILE_SPACING * UNSPACED_RECONCILES)),
+            _ if !failed => {
+                now.max(item.paced_until.saturating_sub(RECONCILE_SPACING * UNSPACED_RECONCILES))
+            }
             // Whatever changes: this was asked for.
             Requeue::RetryAfter(_) => due,
             _ => due.min(now.saturating_add(RELATED_CHANGE_DELAY)),

@@ -112,7 +112,12 @@ impl CachedCluster {
 
     /// Takes in what the answer told when this finalizer was added, unless somebody changed something
     /// else meanwhile: that comes with the watch, as news.
-    pub(crate) fn merge_finalizer(&mut self, answer: DynamicObject, finalizer: &str, ours: &[&str]) {
+    pub(crate) fn merge_finalizer(
+        &mut self,
+        answer: DynamicObject,
+        finalizer: &str,
+        ours: &[&str],
+    ) {
         let answer = Self::of(answer, ours);
         let others = |it: &&String| *it != finalizer;
         let is_alone = answer.content == self.content
@@ -265,6 +270,9 @@ mod tests {
             })
         };
         assert!(force("true").is_deletion_forced && !force("yes").is_deletion_forced);
-        assert_eq!(cluster_with(|_| ()).parse().unwrap().spec.unwrap().infra_id.unwrap(), "harbour-1");
+        assert_eq!(
+            cluster_with(|_| ()).parse().unwrap().spec.unwrap().infra_id.unwrap(),
+            "harbour-1"
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::DynamicObject;
-use lanyard_desired::{DesiredObject, ObjectKey, ObservedObject, OwnedKind, ObjectWriter};
+use lanyard_desired::{DesiredObject, ObjectKey, ObjectWriter, ObservedObject, OwnedKind};
 use serde_json::Value;
 
 use crate::namespace_owner::OwnershipMarks;
@@ -96,11 +96,14 @@ impl ObjectCache {
         let content = serde_json::to_vec(&object).unwrap_or_default();
         let digest = bytes_digest(&content);
         match self.0.get_mut(&key) {
-            Some(stored) if is_older_version(&version, &stored.version) && stored.uid == uid => false,
+            Some(stored) if is_older_version(&version, &stored.version) && stored.uid == uid => {
+                false
+            }
             Some(stored) if stored.digest == digest && stored.uid == uid => {
                 (stored.version, stored.is_written_here) = (version, is_written_here);
                 if keeps_known {
-                    (stored.content, stored.in_sync_digest) = (Some(content.into_boxed_slice()), None);
+                    (stored.content, stored.in_sync_digest) =
+                        (Some(content.into_boxed_slice()), None);
                 }
                 false
             }
@@ -140,7 +143,8 @@ impl ObjectCache {
     pub(crate) fn objects_to_compare(&self, wished: &DesiredDigests) -> ObjectsToCompare {
         let mut unsettled = ObjectsToCompare::default();
         for (key, stored) in &self.0 {
-            if stored.in_sync_digest.is_some() && stored.in_sync_digest == wished.get(key).copied() {
+            if stored.in_sync_digest.is_some() && stored.in_sync_digest == wished.get(key).copied()
+            {
                 unsettled.in_sync.insert(key.clone());
                 continue;
             }
@@ -264,7 +268,8 @@ mod tests {
         let mut objects = ObjectCache::default();
         assert!(objects.observe(config_map_key(), config_map("1", "a"), true));
         let wished = DesiredDigests::from([(config_map_key(), 7)]);
-        let observed = objects.objects_to_compare(&wished).observed.remove(&config_map_key()).unwrap();
+        let observed =
+            objects.objects_to_compare(&wished).observed.remove(&config_map_key()).unwrap();
         assert_eq!(observed.resource_version, "1");
         assert!(observed.value.pointer("/metadata/managedFields").is_none());
         assert!(observed.value.get("status").is_none());
@@ -274,7 +279,10 @@ mod tests {
         // Another wish needs the content again.
         let other = DesiredDigests::from([(config_map_key(), 8)]);
         assert_eq!(objects.objects_to_compare(&other).without_content, [config_map_key()]);
-        assert_eq!(objects.objects_to_compare(&DesiredDigests::new()).without_content, [config_map_key()]);
+        assert_eq!(
+            objects.objects_to_compare(&DesiredDigests::new()).without_content,
+            [config_map_key()]
+        );
     }
 
     #[test]
@@ -314,7 +322,9 @@ mod tests {
         objects.store_fetched(config_map_key(), config_map("1", "a"), true);
         assert_eq!(objects.objects_to_compare(&nothing_wished).without_content, [config_map_key()]);
         objects.store_fetched(config_map_key(), config_map("2", "a"), true);
-        assert!(objects.objects_to_compare(&nothing_wished).observed.contains_key(&config_map_key()));
+        assert!(
+            objects.objects_to_compare(&nothing_wished).observed.contains_key(&config_map_key())
+        );
         objects.mark_in_sync(&config_map_key(), "2", 8);
         assert_eq!(objects.content_bytes(), 0);
         // What nobody here compares is not kept.
@@ -328,9 +338,19 @@ mod tests {
         objects.observe(config_map_key(), config_map("1", "a"), true);
         objects.mark_in_sync(&config_map_key(), "1", 7);
         assert!(!objects.observe(config_map_key(), config_map("2", "a"), true));
-        assert!(objects.objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)])).in_sync.contains(&config_map_key()));
+        assert!(
+            objects
+                .objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)]))
+                .in_sync
+                .contains(&config_map_key())
+        );
         assert!(objects.observe(config_map_key(), config_map("3", "b"), true));
-        assert!(objects.objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)])).observed.contains_key(&config_map_key()));
+        assert!(
+            objects
+                .objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)]))
+                .observed
+                .contains_key(&config_map_key())
+        );
     }
 
     #[test]
@@ -338,12 +358,21 @@ mod tests {
         let mut objects = ObjectCache::default();
         objects.observe(config_map_key(), config_map("10", "new"), true);
         assert!(!objects.observe(config_map_key(), config_map("9", "old"), true));
-        let observed = objects.objects_to_compare(&DesiredDigests::new()).observed.remove(&config_map_key()).unwrap();
+        let observed = objects
+            .objects_to_compare(&DesiredDigests::new())
+            .observed
+            .remove(&config_map_key())
+            .unwrap();
         assert_eq!(observed.value["data"]["k"], "new");
         // What was found meanwhile counts for the version that was compared alone.
         objects.observe(config_map_key(), config_map("11", "newer"), true);
         objects.mark_in_sync(&config_map_key(), "10", 7);
-        assert!(objects.objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)])).in_sync.is_empty());
+        assert!(
+            objects
+                .objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)]))
+                .in_sync
+                .is_empty()
+        );
     }
 
     #[test]
@@ -352,13 +381,21 @@ mod tests {
         assert!(objects.observe(config_map_key(), config_map("1", "a"), false));
         assert!(!objects.observe(config_map_key(), config_map("2", "a"), false));
         assert_eq!((objects.content_bytes(), objects.uid(&config_map_key())), (0, Some("u")));
-        assert_eq!(objects.objects_to_compare(&DesiredDigests::new()).without_content, [config_map_key()]);
+        assert_eq!(
+            objects.objects_to_compare(&DesiredDigests::new()).without_content,
+            [config_map_key()]
+        );
         objects.observe(config_map_key(), config_map("3", "b"), true);
         assert!(objects.content_bytes() > 0);
         // What was found to be so stays found, whoever compares.
         objects.mark_in_sync(&config_map_key(), "3", 7);
         objects.forget_content();
-        assert!(objects.objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)])).in_sync.contains(&config_map_key()));
+        assert!(
+            objects
+                .objects_to_compare(&DesiredDigests::from([(config_map_key(), 7)]))
+                .in_sync
+                .contains(&config_map_key())
+        );
     }
 
     #[test]

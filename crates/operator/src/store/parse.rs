@@ -90,7 +90,10 @@ mod tests {
             let text = json!({"inner": [inner]}).to_string();
             let mut reader = serde_json::Deserializer::from_str(&text);
             let of_text = parse_typed::<MismatchOuter, _>(&mut reader).unwrap_err();
-            assert_eq!(of_text, parse_typed::<MismatchOuter, _>(json!({"inner": [inner]})).unwrap_err());
+            assert_eq!(
+                of_text,
+                parse_typed::<MismatchOuter, _>(json!({"inner": [inner]})).unwrap_err()
+            );
             assert!(of_text.field == field && of_text.problem.contains(problem), "{of_text:?}");
             assert!(!of_text.problem.contains("planted"), "{of_text:?}");
         }

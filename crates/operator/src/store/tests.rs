@@ -24,10 +24,16 @@ fn config_map_update(cluster: &str) -> WatchUpdate {
 const HOSTED_CLUSTERS: WatchedKind = WatchedKind::HostedClusters;
 const CONFIG_MAPS: WatchedKind = WatchedKind::Owned(OwnedKind::ConfigMap);
 
-fn list_kind(stores: &WatchStores, kind: WatchedKind, objects: impl IntoIterator<Item = WatchUpdate>) -> DirtyKeys {
+fn list_kind(
+    stores: &WatchStores,
+    kind: WatchedKind,
+    objects: impl IntoIterator<Item = WatchUpdate>,
+) -> DirtyKeys {
     let mut telling = ListProgress::default();
-    let all = [WatchUpdate::ListStarted].into_iter().chain(objects).chain([WatchUpdate::ListCompleted]);
-    all.flat_map(|seen| stores.apply_watch_update(kind, seen, &mut telling, Duration::ZERO)).collect()
+    let all =
+        [WatchUpdate::ListStarted].into_iter().chain(objects).chain([WatchUpdate::ListCompleted]);
+    all.flat_map(|seen| stores.apply_watch_update(kind, seen, &mut telling, Duration::ZERO))
+        .collect()
 }
 
 /// Two names whose shards of two are the first and the second.
@@ -47,9 +53,17 @@ fn content_of_clusters_led_elsewhere_is_dropped() {
     let stores = WatchStores::new(&[], ComparisonScope::LedClusters(tenures.clone()));
     let [one, other] = cluster_names_by_shard();
     // Before anybody leads, and before anybody knows whose a namespace is, all of it may be needed.
-    list_kind(&stores, CONFIG_MAPS, [config_map_update(&one), config_map_update(&other), config_map_update("nobodys")]);
+    list_kind(
+        &stores,
+        CONFIG_MAPS,
+        [config_map_update(&one), config_map_update(&other), config_map_update("nobodys")],
+    );
     let all = stores.content_bytes();
-    list_kind(&stores, HOSTED_CLUSTERS, [hosted_cluster_update(&one), hosted_cluster_update(&other)]);
+    list_kind(
+        &stores,
+        HOSTED_CLUSTERS,
+        [hosted_cluster_update(&one), hosted_cluster_update(&other)],
+    );
     let (of_clusters, each) = (stores.content_bytes(), all / 3);
     assert!(of_clusters > each && of_clusters < all, "what is of no cluster is of no use");
     tenures.lead_until(0, clock.monotonic() + Duration::from_secs(15));
@@ -90,7 +104,14 @@ fn private_router_is_named_service_with_cluster_ip() {
     let mut see = |name: &str, address: &str| {
         let mut service = object("v1", "Service", "clusters-harbour", name);
         service.data = json!({"spec": {"clusterIP": address}});
-        stores.apply_watch_update(ROUTERS, WatchUpdate::Applied(Box::new(service)), &mut telling, Duration::ZERO).len()
+        stores
+            .apply_watch_update(
+                ROUTERS,
+                WatchUpdate::Applied(Box::new(service)),
+                &mut telling,
+                Duration::ZERO,
+            )
+            .len()
     };
     let known = || stores.private_router("clusters-harbour").map(|address| address.to_string());
 
@@ -109,7 +130,12 @@ fn private_router_is_named_service_with_cluster_ip() {
 
 /// What a watch tells of a HostedCluster or of its identities that has this version and a condition of
 /// this status.
-fn object_with_condition(api_version: &str, kind: &str, version: &str, status: &str) -> DynamicObject {
+fn object_with_condition(
+    api_version: &str,
+    kind: &str,
+    version: &str,
+    status: &str,
+) -> DynamicObject {
     let mut object = object(api_version, kind, "clusters", "harbour");
     object.metadata.resource_version = Some(version.to_owned());
     object.data = json!({"status": {"conditions": [{
@@ -183,14 +209,25 @@ fn listed_kind_becomes_stale_after_repeated_refusals() {
     list_kind(&stores, HOSTED_CLUSTERS, [hosted_cluster_update("harbour")]);
     list_kind(&stores, CONFIG_MAPS, [config_map_update("harbour")]);
     let mut broken = |refusals| {
-        stores.apply_watch_update(CONFIG_MAPS, WatchUpdate::Failed(forbidden_error(), refusals), &mut telling, Duration::ZERO).len()
+        stores
+            .apply_watch_update(
+                CONFIG_MAPS,
+                WatchUpdate::Failed(forbidden_error(), refusals),
+                &mut telling,
+                Duration::ZERO,
+            )
+            .len()
     };
     assert_eq!([0, 1, 7].map(&mut broken), [0; 3]);
     assert!(matches!(stores.kind_state(CONFIG_MAPS), KindState::Listed), "a moment is nothing");
     assert_eq!((broken(8), broken(9)), (1, 0), "the cluster is told once");
     assert!(matches!(stores.kind_state(CONFIG_MAPS), KindState::Stale(_)));
     assert_eq!(stores.object_names("clusters-harbour", OwnedKind::ConfigMap).len(), 1);
-    assert_eq!(list_kind(&stores, CONFIG_MAPS, [config_map_update("harbour")]).len(), 1, "and that it is good again");
+    assert_eq!(
+        list_kind(&stores, CONFIG_MAPS, [config_map_update("harbour")]).len(),
+        1,
+        "and that it is good again"
+    );
     assert!(matches!(stores.kind_state(CONFIG_MAPS), KindState::Listed));
 }
 
@@ -200,9 +237,32 @@ fn unlisted_kind_is_unusable_after_first_refusal() {
     let mut telling = ListProgress::default();
     list_kind(&stores, HOSTED_CLUSTERS, [hosted_cluster_update("harbour")]);
     let away = ApiError::Unreached { action: "watch".to_owned(), problem: "reset".to_owned() };
-    assert_eq!(stores.apply_watch_update(CONFIG_MAPS, WatchUpdate::Failed(away, 0), &mut telling, Duration::ZERO).len(), 0);
-    assert!(matches!(stores.kind_state(CONFIG_MAPS), KindState::Unlisted), "an API that is away refuses nothing");
-    assert_eq!(stores.apply_watch_update(CONFIG_MAPS, WatchUpdate::Failed(forbidden_error(), 1), &mut telling, Duration::ZERO).len(), 1);
+    assert_eq!(
+        stores
+            .apply_watch_update(
+                CONFIG_MAPS,
+                WatchUpdate::Failed(away, 0),
+                &mut telling,
+                Duration::ZERO
+            )
+            .len(),
+        0
+    );
+    assert!(
+        matches!(stores.kind_state(CONFIG_MAPS), KindState::Unlisted),
+        "an API that is away refuses nothing"
+    );
+    assert_eq!(
+        stores
+            .apply_watch_update(
+                CONFIG_MAPS,
+                WatchUpdate::Failed(forbidden_error(), 1),
+                &mut telling,
+                Duration::ZERO
+            )
+            .len(),
+        1
+    );
     assert!(matches!(stores.kind_state(CONFIG_MAPS), KindState::Unusable(_)));
     // What a server that begins says instead is not told for what it was before.
     let told = |stores: &WatchStores| match stores.kind_state(CONFIG_MAPS) {
@@ -211,8 +271,18 @@ fn unlisted_kind_is_unusable_after_first_refusal() {
     };
     let before = told(&stores);
     let other = || ApiError::NotServed { action: "watch".to_owned(), message: "no".to_owned() };
-    stores.apply_watch_update(CONFIG_MAPS, WatchUpdate::Failed(other(), 1), &mut telling, Duration::ZERO);
+    stores.apply_watch_update(
+        CONFIG_MAPS,
+        WatchUpdate::Failed(other(), 1),
+        &mut telling,
+        Duration::ZERO,
+    );
     assert_eq!(told(&stores), before);
-    stores.apply_watch_update(CONFIG_MAPS, WatchUpdate::Failed(other(), 8), &mut telling, Duration::ZERO);
+    stores.apply_watch_update(
+        CONFIG_MAPS,
+        WatchUpdate::Failed(other(), 8),
+        &mut telling,
+        Duration::ZERO,
+    );
     assert_ne!(told(&stores), before);
 }

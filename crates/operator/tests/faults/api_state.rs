@@ -10,9 +10,9 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use serde_json::{Value, json};
 
-use crate::request_path::{RequestPath, RequestVerb};
-use crate::management_api::InjectedResponse;
 use crate::fixture::IDENTITIES;
+use crate::management_api::InjectedResponse;
+use crate::request_path::{RequestPath, RequestVerb};
 
 /// What there is, and who watches it.
 #[derive(Default)]
@@ -79,7 +79,9 @@ impl State {
                 Some(object) => json_response(200, object),
                 None => not_found_response(path),
             },
-            RequestVerb::Create if self.objects.contains_key(&object_location(&path.collection, &body)) => {
+            RequestVerb::Create
+                if self.objects.contains_key(&object_location(&path.collection, &body)) =>
+            {
                 json_response(409, &failure_status(409, &json!({"reason": "AlreadyExists"})))
             }
             RequestVerb::Create => {
@@ -91,7 +93,10 @@ impl State {
                 let named = &body["metadata"];
                 let is_other = before.is_none() && !named["uid"].is_null();
                 if is_other || before.is_some_and(|before| !matches_preconditions(before, named)) {
-                    return json_response(409, &failure_status(409, &json!({"reason": "Conflict"})));
+                    return json_response(
+                        409,
+                        &failure_status(409, &json!({"reason": "Conflict"})),
+                    );
                 }
                 if before.is_none() && path.subresource.is_some() {
                     return not_found_response(path);
@@ -114,12 +119,22 @@ impl State {
                     let object = object.clone();
                     self.objects.remove(&place);
                     self.version += 1;
-                    self.record_change(WatchedObjectChange { version: self.version, event_type: "DELETED", location: place, object });
-                    json_response(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+                    self.record_change(WatchedObjectChange {
+                        version: self.version,
+                        event_type: "DELETED",
+                        location: place,
+                        object,
+                    });
+                    json_response(
+                        200,
+                        &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}),
+                    )
                 }
                 None => not_found_response(path),
             },
-            RequestVerb::Other => json_response(405, &failure_status(405, &json!({"message": method.as_str()}))),
+            RequestVerb::Other => {
+                json_response(405, &failure_status(405, &json!({"message": method.as_str()})))
+            }
         }
     }
 
@@ -159,7 +174,10 @@ impl State {
         let (collection, labels) = (path.collection.clone(), path.labels.clone());
         let only = path.name_filter.clone();
         let watch = OpenWatch { collection, labels, name_filter: only, events, is_silent: false };
-        self.history.iter().filter(|it| it.version > since).for_each(|change| watch.send_change(change));
+        self.history
+            .iter()
+            .filter(|it| it.version > since)
+            .for_each(|change| watch.send_change(change));
         self.watches.push(watch);
         Response::new(StreamBody::new(told).boxed_unsync())
     }
@@ -200,7 +218,12 @@ impl State {
         metadata["resourceVersion"] = json!(version.to_string());
         let kind = if before.is_some() { "MODIFIED" } else { "ADDED" };
         self.objects.insert(place.clone(), object.clone());
-        self.record_change(WatchedObjectChange { version, event_type: kind, location: place, object: object.clone() });
+        self.record_change(WatchedObjectChange {
+            version,
+            event_type: kind,
+            location: place,
+            object: object.clone(),
+        });
         object
     }
 
@@ -289,7 +312,10 @@ pub(crate) fn failure_status(code: u16, more: &Value) -> Value {
 }
 
 fn not_found_response(path: &RequestPath) -> Response<ResponseBody> {
-    json_response(404, &failure_status(404, &json!({"reason": "NotFound", "details": {"name": path.name}})))
+    json_response(
+        404,
+        &failure_status(404, &json!({"reason": "NotFound", "details": {"name": path.name}})),
+    )
 }
 
 pub(crate) fn json_response(code: u16, value: &Value) -> Response<ResponseBody> {

@@ -2,13 +2,13 @@
 //! mount, and the facts that they tell.
 
 use jiff::Timestamp;
-use lanyard_api::canary_report::{HopFailure, LoadedCredential, CanaryProbeReport};
+use lanyard_api::canary_report::{CanaryProbeReport, HopFailure, LoadedCredential};
 use lanyard_api::{CanaryStatusReport, HostedControlPlane};
 use lanyard_vocabulary::{Component, Hop};
 use serde_json::{Value, json};
 
-use crate::management_api::FakeManagementApi;
 use crate::fixture::{SECRET_PROVIDER_CLASSES, control_plane_namespace, secret_name};
+use crate::management_api::FakeManagementApi;
 
 const PODS: &str = "pods";
 const POD_STATUSES: &str = "secretproviderclasspodstatuses";
@@ -19,7 +19,10 @@ pub(crate) const TOO_MANY_REQUESTS: &str = "TooManyRequests";
 pub(crate) fn put_classes_and_canaries(server: &FakeManagementApi, number: usize) {
     for component in Component::ALL {
         let class = class_name(component);
-        server.put_externally(SECRET_PROVIDER_CLASSES, json!({"metadata": {"name": class, "namespace": control_plane_namespace(number)}}));
+        server.put_externally(
+            SECRET_PROVIDER_CLASSES,
+            json!({"metadata": {"name": class, "namespace": control_plane_namespace(number)}}),
+        );
     }
     put_canary_pods(server, number);
 }
@@ -46,9 +49,13 @@ pub(crate) fn set_throttled(
     component: Component,
     throttled: Option<Timestamp>,
 ) {
-    server.change_externally((PODS, &control_plane_namespace(number), &pod_name(component)), |pod| {
-        pod["metadata"]["annotations"][CanaryStatusReport::REPORT_ANNOTATION] = canary_facts(component, throttled);
-    });
+    server.change_externally(
+        (PODS, &control_plane_namespace(number), &pod_name(component)),
+        |pod| {
+            pod["metadata"]["annotations"][CanaryStatusReport::REPORT_ANNOTATION] =
+                canary_facts(component, throttled);
+        },
+    );
 }
 
 /// As a canary tells them that has proven its identity.

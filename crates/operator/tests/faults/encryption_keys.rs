@@ -5,12 +5,13 @@ use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_operator::OperatorRole;
 use serde_json::{Value, json};
 
-use crate::management_api::InjectedResponse;
-use crate::fixture::{
-    HOSTED_CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, SECOND, OperatorFixture, hosted_cluster, is_fully_applied, change_vault_externally, cluster_name, control_plane_namespace,
-    class_vault,
-};
 use crate::api_state::ReceivedRequest;
+use crate::fixture::{
+    HOSTED_CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, OperatorFixture, SECOND,
+    change_vault_externally, class_vault, cluster_name, control_plane_namespace, hosted_cluster,
+    is_fully_applied,
+};
+use crate::management_api::InjectedResponse;
 
 const API_SERVER: &str = "
 deployments:
@@ -73,23 +74,28 @@ fn is_key_record_write(asked: &ReceivedRequest) -> bool {
 }
 
 fn encryption_configuration(stage: &OperatorFixture) -> Value {
-    stage.server.object("secrets", &control_plane_namespace(0), CONFIGURATION).unwrap()["data"].clone()
+    stage.server.object("secrets", &control_plane_namespace(0), CONFIGURATION).unwrap()["data"]
+        .clone()
 }
 
 /// What the pods of the API server roll for.
 fn pod_template_annotations(stage: &OperatorFixture) -> Value {
-    let deployment = stage.server.object("deployments", &control_plane_namespace(0), "kube-apiserver").unwrap();
+    let deployment =
+        stage.server.object("deployments", &control_plane_namespace(0), "kube-apiserver").unwrap();
     deployment["spec"]["template"]["metadata"]["annotations"].clone()
 }
 
 /// The API server has rolled.
 fn finish_rollout(stage: &OperatorFixture) {
-    stage.server.change_externally(("deployments", &control_plane_namespace(0), "kube-apiserver"), |deployment| {
-        let generation = deployment["metadata"]["generation"].clone();
-        let replicas = deployment["spec"]["replicas"].as_i64().unwrap_or(1);
-        deployment["status"] = json!({"observedGeneration": generation, "replicas": replicas,
+    stage.server.change_externally(
+        ("deployments", &control_plane_namespace(0), "kube-apiserver"),
+        |deployment| {
+            let generation = deployment["metadata"]["generation"].clone();
+            let replicas = deployment["spec"]["replicas"].as_i64().unwrap_or(1);
+            deployment["status"] = json!({"observedGeneration": generation, "replicas": replicas,
             "updatedReplicas": replicas, "availableReplicas": replicas});
-    });
+        },
+    );
 }
 
 #[tokio::test]
@@ -102,7 +108,9 @@ async fn conflicting_key_record_is_reported_and_blocks_nothing_else() {
         })
         .await;
         if rotates_meanwhile {
-            stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| set_rotated_key(it, true));
+            stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+                set_rotated_key(it, true)
+            });
             stage.advance(10 * SECOND).await;
             assert_eq!(key_record(&stage)["history"][0]["state"], "ReadOnlyDeploy");
         }
@@ -140,20 +148,28 @@ async fn key_is_not_promoted_before_configuration_is_readable() {
         });
     };
     refuse(CONFIGURATION);
-    stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| set_rotated_key(it, false));
+    stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+        set_rotated_key(it, false)
+    });
     stage.advance(MINUTE).await;
     assert_eq!(key_record(&stage)["history"][0]["state"], "ReadOnlyDeploy");
     finish_rollout(&stage);
     stage.advance(MINUTE).await;
-    assert_eq!((encryption_configuration(&stage), pod_template_annotations(&stage)), (keys.clone(), annotations.clone()));
+    assert_eq!(
+        (encryption_configuration(&stage), pod_template_annotations(&stage)),
+        (keys.clone(), annotations.clone())
+    );
     assert_eq!(key_record(&stage)["history"][0]["state"], "ReadOnlyDeploy");
 
     stage.server.clear_injection();
-    let is_read = || encryption_configuration(&stage) != keys && pod_template_annotations(&stage) != annotations;
+    let is_read = || {
+        encryption_configuration(&stage) != keys && pod_template_annotations(&stage) != annotations
+    };
     stage.advance_until("both follow", 10 * MINUTE, is_read).await;
     // Now it has rolled, and the record is what is refused.
     stage.server.inject(|asked| {
-        is_key_record_write(asked).then(|| InjectedResponse::Status(429, json!({"details": {"retryAfterSeconds": 7}})))
+        is_key_record_write(asked)
+            .then(|| InjectedResponse::Status(429, json!({"details": {"retryAfterSeconds": 7}})))
     });
     stage.server.clear_requests();
     finish_rollout(&stage);
@@ -169,7 +185,9 @@ async fn key_is_not_promoted_before_configuration_is_readable() {
 #[tokio::test]
 async fn lost_key_record_drops_no_key() {
     let stage = start_with_recorded_key(|_| ()).await;
-    stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| set_rotated_key(it, false));
+    stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+        set_rotated_key(it, false)
+    });
     stage.advance(10 * SECOND).await;
     finish_rollout(&stage);
     let is_promoted = || key_record(&stage)["history"][0]["state"] == "WritePromote";
@@ -177,9 +195,12 @@ async fn lost_key_record_drops_no_key() {
     stage.advance(10 * SECOND).await;
     let keys = encryption_configuration(&stage);
     // Somebody took away the label by which it is watched, too.
-    stage.server.change_externally(("secrets", &control_plane_namespace(0), CONFIGURATION), |secret| {
-        secret["metadata"]["labels"] = json!({});
-    });
+    stage.server.change_externally(
+        ("secrets", &control_plane_namespace(0), CONFIGURATION),
+        |secret| {
+            secret["metadata"]["labels"] = json!({});
+        },
+    );
     remove_key_record(&stage);
     stage.advance(MINUTE).await;
     assert_eq!((key_record(&stage), encryption_configuration(&stage)), (Value::Null, keys.clone()));
@@ -202,8 +223,12 @@ async fn lost_key_record_drops_no_key() {
 async fn plan_shows_key_record_and_key_loss() {
     let stage = start_with_recorded_key(|_| ()).await;
     assert_eq!(stage.plan_all().await.len(), 1);
-    stage.server.inject(|asked| is_key_record_write(asked).then(|| InjectedResponse::error_status(403, "Forbidden")));
-    stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| set_rotated_key(it, false));
+    stage.server.inject(|asked| {
+        is_key_record_write(asked).then(|| InjectedResponse::error_status(403, "Forbidden"))
+    });
+    stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+        set_rotated_key(it, false)
+    });
     stage.run_until_idle().await;
     let (plan, is_good) = stage.plan_all().await.remove(0);
     assert!(is_good && plan.contains("recorded first, in status.secretEncryption"), "{plan}");
@@ -216,9 +241,15 @@ async fn plan_shows_key_record_and_key_loss() {
 #[tokio::test]
 async fn key_record_write_names_its_resource_version() {
     let stage = start_with_recorded_key(|_| ()).await;
-    stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| set_rotated_key(it, false));
+    stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+        set_rotated_key(it, false)
+    });
     stage.advance(10 * SECOND).await;
     // One that arrives after another one finds another version, and changes nothing.
-    let is_meant = |asked: &ReceivedRequest| is_key_record_write(asked) && asked.expected_version.is_some();
-    assert_eq!((stage.server.count_requests(is_key_record_write), stage.server.count_requests(is_meant)), (1, 1));
+    let is_meant =
+        |asked: &ReceivedRequest| is_key_record_write(asked) && asked.expected_version.is_some();
+    assert_eq!(
+        (stage.server.count_requests(is_key_record_write), stage.server.count_requests(is_meant)),
+        (1, 1)
+    );
 }

@@ -7,15 +7,15 @@ use lanyard_clock::{Clock as _, ManualClock};
 use lanyard_desired::forecast::RenewalPolicy;
 use lanyard_desired::objects::VolumeRefresh;
 use lanyard_desired::templates::WorkloadTemplates;
-use lanyard_operator::{Operator, OperatorSettings, OperatorRole};
+use lanyard_operator::{Operator, OperatorRole, OperatorSettings};
 use lanyard_telemetry::Readiness;
 use lanyard_vocabulary::Component;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use crate::request_path::RequestVerb;
-use crate::management_api::FakeManagementApi;
 use crate::api_state::ReceivedRequest;
+use crate::management_api::FakeManagementApi;
+use crate::request_path::RequestVerb;
 
 pub(crate) const HOSTED_CLUSTERS: &str = "hostedclusters";
 pub(crate) const IDENTITIES: &str = "hostedclusteridentities";
@@ -76,7 +76,8 @@ impl OperatorFixture {
     /// One with so many clusters that have everything.
     pub(crate) async fn start_converged(clusters: usize) -> Self {
         let stage = Self::start(OperatorRole::All, |server| {
-            (0..clusters).for_each(|number| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(number)));
+            (0..clusters)
+                .for_each(|number| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(number)));
         });
         let made = || (0..clusters).all(|number| is_fully_applied(&stage.server, number));
         stage.advance_until("everything is made", 30 * SECOND, made).await;
@@ -208,15 +209,25 @@ pub(crate) fn has_verb(verb: RequestVerb) -> impl Fn(&ReceivedRequest) -> bool {
 
 /// The vault that a class of a cluster names.
 pub(crate) fn class_vault(server: &FakeManagementApi, number: usize, class: &str) -> Value {
-    let class = server.object(SECRET_PROVIDER_CLASSES, &control_plane_namespace(number), class).unwrap_or_default();
+    let class = server
+        .object(SECRET_PROVIDER_CLASSES, &control_plane_namespace(number), class)
+        .unwrap_or_default();
     class["spec"]["parameters"]["keyvaultName"].clone()
 }
 
 /// Somebody else changes which vault a class of a cluster names.
-pub(crate) fn change_vault_externally(server: &FakeManagementApi, number: usize, class: &str, vault: &str) {
-    server.change_externally((SECRET_PROVIDER_CLASSES, &control_plane_namespace(number), class), |class| {
-        class["spec"]["parameters"]["keyvaultName"] = Value::from(vault);
-    });
+pub(crate) fn change_vault_externally(
+    server: &FakeManagementApi,
+    number: usize,
+    class: &str,
+    vault: &str,
+) {
+    server.change_externally(
+        (SECRET_PROVIDER_CLASSES, &control_plane_namespace(number), class),
+        |class| {
+            class["spec"]["parameters"]["keyvaultName"] = Value::from(vault);
+        },
+    );
 }
 
 /// More than a thousand clusters take that are made at one time.

@@ -17,8 +17,11 @@ use lanyard_kubernetes::KubernetesApi;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::api_state::{
+    BodyFrame, ReceivedRequest, ResponseBody, State, WatchedObjectChange, failure_status,
+    full_body, json_response, location,
+};
 use crate::request_path::{RequestPath, RequestVerb};
-use crate::api_state::{ReceivedRequest, WatchedObjectChange, BodyFrame, State, ResponseBody, location, json_response, failure_status, full_body};
 
 /// The API. Clones share it.
 #[derive(Clone)]
@@ -69,7 +72,10 @@ impl FakeManagementApi {
     }
 
     /// From now on some of what is asked is answered otherwise.
-    pub(crate) fn inject(&self, rule: impl Fn(&ReceivedRequest) -> Option<InjectedResponse> + Send + 'static) {
+    pub(crate) fn inject(
+        &self,
+        rule: impl Fn(&ReceivedRequest) -> Option<InjectedResponse> + Send + 'static,
+    ) {
         self.state.lock().response_rule = Some(Box::new(rule));
     }
 
@@ -91,7 +97,8 @@ impl FakeManagementApi {
     /// What the objects of a collection came to with each change after a version.
     pub(crate) fn object_changes(&self, collection: &str, after: u64) -> Vec<Value> {
         let state = self.state.lock();
-        let of = state.history.iter().filter(|it| it.version > after && it.location.0 == collection);
+        let of =
+            state.history.iter().filter(|it| it.version > after && it.location.0 == collection);
         of.map(|change| change.object.clone()).collect()
     }
 
@@ -101,7 +108,10 @@ impl FakeManagementApi {
     }
 
     /// What was asked, if it is like this, in words.
-    pub(crate) fn describe_requests(&self, is_so: impl Fn(&ReceivedRequest) -> bool) -> Vec<String> {
+    pub(crate) fn describe_requests(
+        &self,
+        is_so: impl Fn(&ReceivedRequest) -> bool,
+    ) -> Vec<String> {
         let state = self.state.lock();
         let told = state.requests.iter().filter(|asked| is_so(asked));
         told.map(|ReceivedRequest { verb, path, .. }| {
@@ -162,7 +172,12 @@ impl FakeManagementApi {
         if let Some(object) = state.objects.remove(&place) {
             state.version += 1;
             let version = state.version;
-            state.record_change(WatchedObjectChange { version, event_type: "DELETED", location: place, object });
+            state.record_change(WatchedObjectChange {
+                version,
+                event_type: "DELETED",
+                location: place,
+                object,
+            });
         }
     }
 
@@ -245,9 +260,13 @@ impl FakeManagementApi {
         let instead = state.response_rule.as_ref().and_then(|rule| rule(&asked));
         state.requests.push(asked.clone());
         match instead {
-            Some(InjectedResponse::Status(code, more)) => json_response(code, &failure_status(code, &more)),
+            Some(InjectedResponse::Status(code, more)) => {
+                json_response(code, &failure_status(code, &more))
+            }
             Some(InjectedResponse::WatchEnd) => Response::new(full_body(Bytes::new())),
-            Some(InjectedResponse::WatchError(code, reason)) => json_response(200, &watch_error_event(code, reason)),
+            Some(InjectedResponse::WatchError(code, reason)) => {
+                json_response(200, &watch_error_event(code, reason))
+            }
             None => state.respond(&asked, &parts.method, body, self.clock.now()),
         }
     }

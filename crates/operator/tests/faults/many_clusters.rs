@@ -10,38 +10,50 @@ use lanyard_operator::OperatorRole;
 use serde_json::{Value, json};
 
 use crate::canaries::{self, TOO_MANY_REQUESTS};
-use crate::request_path::RequestVerb;
-use crate::management_api::{InjectedResponse, FakeManagementApi};
 use crate::fixture::{
-    SECRET_PROVIDER_CLASSES, HOSTED_CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, SECOND, OperatorFixture, hosted_cluster, concerns_cluster, is_fully_applied,
-    is_status_reported, is_write_for, change_vault_externally, cluster_name, control_plane_namespace, class_vault,
+    HOSTED_CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, OperatorFixture, SECOND,
+    SECRET_PROVIDER_CLASSES, change_vault_externally, class_vault, cluster_name, concerns_cluster,
+    control_plane_namespace, hosted_cluster, is_fully_applied, is_status_reported, is_write_for,
 };
+use crate::management_api::{FakeManagementApi, InjectedResponse};
+use crate::request_path::RequestVerb;
 
 const CLUSTER_COUNT: usize = 1_000;
 const ODD_CLUSTER: usize = 500;
 
 #[tokio::test]
 async fn new_cluster_objects_are_written_once() {
-    let stage = OperatorFixture::start(OperatorRole::All, |server| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(0)));
-    stage.advance_until("it has everything", 30 * SECOND, || is_fully_applied(&stage.server, 0)).await;
+    let stage = OperatorFixture::start(OperatorRole::All, |server| {
+        server.put_externally(HOSTED_CLUSTERS, hosted_cluster(0))
+    });
+    stage
+        .advance_until("it has everything", 30 * SECOND, || is_fully_applied(&stage.server, 0))
+        .await;
     stage.advance(MINUTE).await;
     let written = stage.server.describe_requests(is_write_for(0));
     let once: BTreeSet<_> = written.iter().collect();
     assert!(once.len() == written.len() && once.len() > 30, "{written:#?}");
-    let listed = stage.server.describe_requests(|asked| asked.verb == RequestVerb::List && concerns_cluster(asked, 0));
+    let listed = stage
+        .server
+        .describe_requests(|asked| asked.verb == RequestVerb::List && concerns_cluster(asked, 0));
     assert!(listed.is_empty(), "nothing can be in a new namespace: {listed:#?}");
 }
 
 #[tokio::test]
 async fn failing_status_write_does_not_delay_999_clusters() {
     let stage = OperatorFixture::start(OperatorRole::IdentityOnly, |server| {
-        (0..CLUSTER_COUNT).for_each(|number| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(number)));
+        (0..CLUSTER_COUNT)
+            .for_each(|number| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(number)));
     });
     stage.server.inject(|asked| {
         (asked.verb.is_write() && concerns_cluster(asked, ODD_CLUSTER))
             .then(|| InjectedResponse::error_status(500, "InternalError"))
     });
-    let others = || (0..CLUSTER_COUNT).filter(|it| *it != ODD_CLUSTER).all(|it| is_status_reported(&stage.server, it));
+    let others = || {
+        (0..CLUSTER_COUNT)
+            .filter(|it| *it != ODD_CLUSTER)
+            .all(|it| is_status_reported(&stage.server, it))
+    };
     stage.advance_until("the others are told of", SECOND, others).await;
     stage.server.clear_requests();
     stage.advance(10 * MINUTE).await;
@@ -49,7 +61,11 @@ async fn failing_status_write_does_not_delay_999_clusters() {
     assert!(tries <= 130, "{tries} tries in ten minutes");
     assert_eq!(stage.server.count_requests(|it| it.verb.is_write()), tries, "of it alone");
     stage.server.clear_injection();
-    stage.advance_until("it is told of", 11 * SECOND, || is_status_reported(&stage.server, ODD_CLUSTER)).await;
+    stage
+        .advance_until("it is told of", 11 * SECOND, || {
+            is_status_reported(&stage.server, ODD_CLUSTER)
+        })
+        .await;
 }
 
 /// Without deployments, which are most of what there is to write and nothing else than other objects
@@ -62,13 +78,22 @@ async fn templates_without_deployments() -> WorkloadTemplates {
 }
 
 /// Gives clusters another secret, and says how long it takes until their classes say so.
-async fn time_to_apply_secret(stage: &OperatorFixture, numbers: Range<usize>, secret: &str) -> Duration {
+async fn time_to_apply_secret(
+    stage: &OperatorFixture,
+    numbers: Range<usize>,
+    secret: &str,
+) -> Duration {
     for number in numbers.clone() {
         stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(number)), |it| {
             *it.pointer_mut(DISK_SECRET).unwrap() = json!(secret);
         });
     }
-    let class = |number| stage.server.object(SECRET_PROVIDER_CLASSES, &control_plane_namespace(number), CLASS).unwrap();
+    let class = |number| {
+        stage
+            .server
+            .object(SECRET_PROVIDER_CLASSES, &control_plane_namespace(number), CLASS)
+            .unwrap()
+    };
     let are_so = || numbers.clone().all(|number| class(number).to_string().contains(secret));
     stage.advance_until("the classes name another secret", 5 * SECOND, are_so).await
 }
@@ -78,18 +103,30 @@ async fn three_failing_clusters_do_not_delay_a_thousand() {
     const REFUSED: usize = 700;
     let mut odd = hosted_cluster(ODD_CLUSTER);
     odd["spec"]["dns"]["publicZoneID"] = json!(7);
-    let stage = OperatorFixture::start_with_templates(OperatorRole::All, templates_without_deployments().await, |server| {
-        (0..CLUSTER_COUNT).filter(|it| *it != ODD_CLUSTER).for_each(|it| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(it)));
-        server.put_externally(HOSTED_CLUSTERS, odd);
-    });
+    let stage = OperatorFixture::start_with_templates(
+        OperatorRole::All,
+        templates_without_deployments().await,
+        |server| {
+            (0..CLUSTER_COUNT)
+                .filter(|it| *it != ODD_CLUSTER)
+                .for_each(|it| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(it)));
+            server.put_externally(HOSTED_CLUSTERS, odd);
+        },
+    );
     let is_made = |number| {
-        stage.server.object_count(SECRET_PROVIDER_CLASSES, &control_plane_namespace(number)) == 9 && is_status_reported(&stage.server, number)
+        stage.server.object_count(SECRET_PROVIDER_CLASSES, &control_plane_namespace(number)) == 9
+            && is_status_reported(&stage.server, number)
     };
     let others = || (0..CLUSTER_COUNT).filter(|number| *number != ODD_CLUSTER).all(is_made);
     stage.advance_until("all others have everything", 5 * SECOND, others).await;
-    let told = stage.server.object(IDENTITIES, NAMESPACE, &cluster_name(ODD_CLUSTER)).unwrap().to_string();
+    let told =
+        stage.server.object(IDENTITIES, NAMESPACE, &cluster_name(ODD_CLUSTER)).unwrap().to_string();
     assert!(told.contains("InvalidHostedCluster") && told.contains("publicZoneID"), "{told}");
-    assert_eq!(stage.server.object_count(SECRET_PROVIDER_CLASSES, &control_plane_namespace(ODD_CLUSTER)), 0, "nothing is made of a guess");
+    assert_eq!(
+        stage.server.object_count(SECRET_PROVIDER_CLASSES, &control_plane_namespace(ODD_CLUSTER)),
+        0,
+        "nothing is made of a guess"
+    );
     let usual = time_to_apply_secret(&stage, 100..150, "calm").await;
 
     // One is fought over, and nothing can be written about another one.
@@ -105,9 +142,18 @@ async fn three_failing_clusters_do_not_delay_a_thousand() {
         stage.advance(SECOND / 5).await;
     }
     let (fought, refused) = (is_write_for(0), is_write_for(REFUSED));
-    assert!((5..=20).contains(&stage.server.count_requests(&fought)), "{}", stage.server.count_requests(&fought));
-    assert!((2..=12).contains(&stage.server.count_requests(&refused)), "{}", stage.server.count_requests(&refused));
-    let of_others = stage.server.describe_requests(|it| it.verb.is_write() && !fought(it) && !refused(it));
+    assert!(
+        (5..=20).contains(&stage.server.count_requests(&fought)),
+        "{}",
+        stage.server.count_requests(&fought)
+    );
+    assert!(
+        (2..=12).contains(&stage.server.count_requests(&refused)),
+        "{}",
+        stage.server.count_requests(&refused)
+    );
+    let of_others =
+        stage.server.describe_requests(|it| it.verb.is_write() && !fought(it) && !refused(it));
     assert!(of_others.is_empty(), "nothing is written about others: {of_others:?}");
     // In the middle of it others take wishes as they did before.
     assert_eq!(time_to_apply_secret(&stage, 150..200, "stormy").await, usual);
@@ -115,9 +161,12 @@ async fn three_failing_clusters_do_not_delay_a_thousand() {
     stage.server.clear_injection();
     let are_back = || [0, REFUSED].map(|number| class_vault(&stage.server, number, CLASS)) == good;
     stage.advance_until("both are as they should be", 2 * MINUTE, are_back).await;
-    stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(ODD_CLUSTER)), |odd| {
-        odd["spec"]["dns"]["publicZoneID"] = json!("zone");
-    });
+    stage.server.change_externally(
+        (HOSTED_CLUSTERS, NAMESPACE, &cluster_name(ODD_CLUSTER)),
+        |odd| {
+            odd["spec"]["dns"]["publicZoneID"] = json!("zone");
+        },
+    );
     stage.advance_until("the third has everything", 5 * SECOND, || is_made(ODD_CLUSTER)).await;
 }
 
@@ -134,18 +183,26 @@ fn reported_identities(server: &FakeManagementApi, number: usize) -> Value {
 
 /// How many identities of a cluster are ready for a reason.
 fn ready_count(server: &FakeManagementApi, number: usize, reason: &str) -> usize {
-    identity_readiness(&reported_identities(server, number)).iter().filter(|it| it.0 == "True" && it.1 == reason).count()
+    identity_readiness(&reported_identities(server, number))
+        .iter()
+        .filter(|it| it.0 == "True" && it.1 == reason)
+        .count()
 }
 
 /// Changes clusters, and says how long it takes until what is told is of what they are now.
-async fn time_to_observe_generation(stage: &OperatorFixture, numbers: Range<usize>, domain: &str) -> Duration {
+async fn time_to_observe_generation(
+    stage: &OperatorFixture,
+    numbers: Range<usize>,
+    domain: &str,
+) -> Duration {
     for number in numbers.clone() {
         stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(number)), |it| {
             it["spec"]["dns"]["baseDomain"] = json!(domain);
         });
     }
     let is_told = |number| {
-        let cluster = stage.server.object(HOSTED_CLUSTERS, NAMESPACE, &cluster_name(number)).unwrap();
+        let cluster =
+            stage.server.object(HOSTED_CLUSTERS, NAMESPACE, &cluster_name(number)).unwrap();
         reported_identities(&stage.server, number)["status"]["observedGeneration"]
             == cluster["metadata"]["generation"]
     };
@@ -178,10 +235,16 @@ async fn arm_throttling_keeps_identities_ready_and_delays_no_cluster() {
     let all = |numbers: Range<usize>, arm: &str| {
         numbers.into_iter().all(|number| {
             let of_arm = ready_count(server, number, arm);
-            if arm == AS_EXPECTED { of_arm == 9 } else { of_arm == 8 && ready_count(server, number, AS_EXPECTED) == 1 }
+            if arm == AS_EXPECTED {
+                of_arm == 9
+            } else {
+                of_arm == 8 && ready_count(server, number, AS_EXPECTED) == 1
+            }
         })
     };
-    stage.advance_until("all identities work", 5 * SECOND, || all(0..CLUSTER_COUNT, AS_EXPECTED)).await;
+    stage
+        .advance_until("all identities work", 5 * SECOND, || all(0..CLUSTER_COUNT, AS_EXPECTED))
+        .await;
     stage.advance(10 * SECOND).await;
     server.delay_writes(SECOND / 50);
     let usual = time_to_observe_generation(&stage, 100..150, "calm.example.com").await;
@@ -208,7 +271,8 @@ async fn arm_throttling_keeps_identities_ready_and_delays_no_cluster() {
     for (is_throttled, arm, hour) in [(true, TOO_MANY_REQUESTS, 57), (false, AS_EXPECTED, 12)] {
         server.clear_requests();
         one_after_another(is_throttled).await;
-        let during = time_to_observe_generation(&stage, 150..200, &format!("{arm}.example.com")).await;
+        let during =
+            time_to_observe_generation(&stage, 150..200, &format!("{arm}.example.com")).await;
         all_at_once(is_throttled);
         stage.advance_until("all of them are told of", MINUTE, || all(MANY, arm)).await;
         stage.advance(MINUTE).await;
@@ -220,14 +284,16 @@ async fn arm_throttling_keeps_identities_ready_and_delays_no_cluster() {
         server.clear_requests();
         let half = hour * MINUTE / 2;
         stage.advance(half).await;
-        let amid = time_to_observe_generation(&stage, 200..250, &format!("{arm}.example.com")).await;
+        let amid =
+            time_to_observe_generation(&stage, 200..250, &format!("{arm}.example.com")).await;
         assert_eq!((during, amid), (usual, usual), "others wait for nothing");
         stage.advance(half).await;
         let idle = server.count_requests(|it| it.verb.is_write());
         assert_eq!(idle, 50, "nothing is written but these wishes: time makes nothing due");
     }
     let changes = server.object_changes(IDENTITIES, calm);
-    let is_ready = |told: &Value| identity_readiness(told).iter().filter(|it| it.0 == "True").count() == 9;
+    let is_ready =
+        |told: &Value| identity_readiness(told).iter().filter(|it| it.0 == "True").count() == 9;
     assert!(
         changes.len() > 200 && changes.iter().all(is_ready),
         "no identity ever stops being ready"
@@ -254,7 +320,8 @@ async fn arm_throttling_changes_no_object_and_no_condition() {
     assert!(calm[0].contains(&("ValidAzureNetwork".to_owned(), "True".to_owned())), "{calm:?}");
     server.clear_requests();
     let tell = |throttled: Option<_>| {
-        canaries::arm_components().for_each(|component| canaries::set_throttled(server, 0, component, throttled));
+        canaries::arm_components()
+            .for_each(|component| canaries::set_throttled(server, 0, component, throttled));
     };
     tell(Some(stage.clock.now()));
     let is_told = || ready_count(server, 0, TOO_MANY_REQUESTS) == 8;
@@ -267,8 +334,9 @@ async fn arm_throttling_changes_no_object_and_no_condition() {
     stage.advance_until("it is over", MINUTE, || is_well(0)).await;
     stage.advance(MINUTE).await;
     // Its conditions as well as what is told of its identities, when it begins and when it ends.
-    let is_told_of =
-        |it: &crate::api_state::ReceivedRequest| ["events", IDENTITIES, HOSTED_CLUSTERS].contains(&&*it.path.collection);
+    let is_told_of = |it: &crate::api_state::ReceivedRequest| {
+        ["events", IDENTITIES, HOSTED_CLUSTERS].contains(&&*it.path.collection)
+    };
     let other = server.describe_requests(|it| it.verb.is_write() && !is_told_of(it));
     assert!(other.is_empty(), "{other:?}");
     let written = server.count_requests(|it| it.verb.is_write() && it.path.collection != "events");

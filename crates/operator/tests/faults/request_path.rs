@@ -54,7 +54,8 @@ impl RequestPath {
                 Some(("resourceVersion", version)) => path.version = version.parse().ok(),
                 Some(("labelSelector", labels)) => path.labels = Some(percent_decoded(labels)),
                 Some(("fieldSelector", field)) => {
-                    path.name_filter = percent_decoded(field).strip_prefix("metadata.name=").map(str::to_owned);
+                    path.name_filter =
+                        percent_decoded(field).strip_prefix("metadata.name=").map(str::to_owned);
                 }
                 Some(("fieldManager", manager)) => path.field_manager = percent_decoded(manager),
                 _ => {}

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::fixture::{
+    MINUTE, OperatorFixture, SECOND, change_vault_externally, class_vault, control_plane_namespace,
+    has_verb, is_full_list,
+};
+use crate::management_api::{FakeManagementApi, InjectedResponse};
 use crate::request_path::RequestVerb;
-use crate::management_api::{InjectedResponse, FakeManagementApi};
-use crate::fixture::{MINUTE, SECOND, OperatorFixture, has_verb, is_full_list, change_vault_externally, control_plane_namespace, class_vault};
 
 const CLASS: &str = "managed-azure-disk-csi";
 /// The kinds that are watched.
@@ -48,7 +51,8 @@ async fn expired_version_causes_one_list_and_misses_nothing() {
     stage.server.compact();
     stage.server.close_watches();
     let is_back = || {
-        let map = stage.server.object("configmaps", &control_plane_namespace(1), "azure-cloud-config");
+        let map =
+            stage.server.object("configmaps", &control_plane_namespace(1), "azure-cloud-config");
         class_vault(&stage.server, 0, CLASS) == good && map.is_some()
     };
     stage.advance_until("both are set back", 5 * SECOND, is_back).await;
@@ -61,9 +65,14 @@ async fn expired_version_causes_one_list_and_misses_nothing() {
 async fn permanent_gone_errors_do_not_cause_list_storm() {
     // As an event, and as the answer to the watch: as soon as it begins, so that nothing but the
     // client's own pauses keeps lists apart.
-    for instead in [InjectedResponse::WatchError(410, "Expired"), InjectedResponse::error_status(410, "Expired")] {
+    for instead in [
+        InjectedResponse::WatchError(410, "Expired"),
+        InjectedResponse::error_status(410, "Expired"),
+    ] {
         let stage = OperatorFixture::start_converged(1).await;
-        stage.server.inject(move |asked| (asked.verb == RequestVerb::Watch).then(|| instead.clone()));
+        stage
+            .server
+            .inject(move |asked| (asked.verb == RequestVerb::Watch).then(|| instead.clone()));
         stage.server.fail_watches(410, "Expired");
         stage.advance(MINUTE).await;
         let lists = stage.server.count_requests(is_full_list);
@@ -102,7 +111,9 @@ async fn silent_watch_is_closed_after_five_minutes() {
 #[tokio::test]
 async fn watches_that_end_immediately_back_off() {
     let stage = OperatorFixture::start_converged(1).await;
-    stage.server.inject(|asked| (asked.verb == RequestVerb::Watch).then_some(InjectedResponse::WatchEnd));
+    stage
+        .server
+        .inject(|asked| (asked.verb == RequestVerb::Watch).then_some(InjectedResponse::WatchEnd));
     stage.server.close_watches();
     stage.advance(10 * MINUTE).await;
     let begun = stage.server.count_requests(has_verb(RequestVerb::Watch));

@@ -5,13 +5,14 @@ use std::time::Duration;
 use lanyard_operator::OperatorRole;
 use serde_json::{Value, json};
 
-use crate::request_path::RequestVerb;
-use crate::management_api::InjectedResponse;
-use crate::fixture::{
-    SECRET_PROVIDER_CLASSES, HOSTED_CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, SECOND, OperatorFixture, hosted_cluster, concerns_cluster, is_fully_applied,
-    is_status_reported, is_write_for, change_vault_externally, cluster_name, control_plane_namespace, class_vault,
-};
 use crate::api_state::ReceivedRequest;
+use crate::fixture::{
+    HOSTED_CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, OperatorFixture, SECOND,
+    SECRET_PROVIDER_CLASSES, change_vault_externally, class_vault, cluster_name, concerns_cluster,
+    control_plane_namespace, hosted_cluster, is_fully_applied, is_status_reported, is_write_for,
+};
+use crate::management_api::InjectedResponse;
+use crate::request_path::RequestVerb;
 
 const CLASS: &str = "managed-azure-disk-csi";
 const ADDED_CLUSTERS: usize = 24;
@@ -32,13 +33,17 @@ fn event_count(stage: &OperatorFixture, number: usize, reason: &str) -> usize {
 }
 
 fn is_write_of_class(asked: &ReceivedRequest) -> bool {
-    asked.verb.is_write() && asked.path.name == CLASS && asked.path.namespace == control_plane_namespace(0)
+    asked.verb.is_write()
+        && asked.path.name == CLASS
+        && asked.path.namespace == control_plane_namespace(0)
 }
 
 /// Adds clusters, and says how long it takes until they have everything.
 async fn time_to_add_clusters(stage: &OperatorFixture, from: usize) -> Duration {
     let numbers = from..from + ADDED_CLUSTERS;
-    numbers.clone().for_each(|number| stage.server.put_externally(HOSTED_CLUSTERS, hosted_cluster(number)));
+    numbers
+        .clone()
+        .for_each(|number| stage.server.put_externally(HOSTED_CLUSTERS, hosted_cluster(number)));
     let made = || numbers.clone().all(|number| is_fully_applied(&stage.server, number));
     stage.advance_until("the others are made", 10 * SECOND, made).await
 }
@@ -64,10 +69,18 @@ async fn conflicting_field_manager_is_reported_and_backed_off() {
     assert!(told.contains(CLASS) && told.contains("keyvaultName"), "{told}");
     // The others do not wait, and neither does what else there is of the cluster.
     assert_eq!(time_to_add_clusters(&stage, 100).await, usual);
-    stage.server.change_externally(("configmaps", &control_plane_namespace(0), "azure-cloud-config"), |map| {
-        map["data"] = json!({});
-    });
-    let map = || stage.server.object("configmaps", &control_plane_namespace(0), "azure-cloud-config").unwrap();
+    stage.server.change_externally(
+        ("configmaps", &control_plane_namespace(0), "azure-cloud-config"),
+        |map| {
+            map["data"] = json!({});
+        },
+    );
+    let map = || {
+        stage
+            .server
+            .object("configmaps", &control_plane_namespace(0), "azure-cloud-config")
+            .unwrap()
+    };
     stage.advance_until("the map is set back", SECOND, || map()["data"] != json!({})).await;
     stage.server.clear_requests();
     storm(300 * 4).await;
@@ -78,8 +91,11 @@ async fn conflicting_field_manager_is_reported_and_backed_off() {
     assert_eq!(event_count(&stage, 0, "ObjectChanged"), 1, "it is told once");
 
     stage.server.clear_requests();
-    let passed =
-        stage.advance_until("it is set back", 2 * MINUTE, || class_vault(&stage.server, 0, CLASS) == good).await;
+    let passed = stage
+        .advance_until("it is set back", 2 * MINUTE, || {
+            class_vault(&stage.server, 0, CLASS) == good
+        })
+        .await;
     assert!(passed <= 2 * MINUTE);
     stage.advance(11 * MINUTE).await;
     assert_eq!(reported_drift(&stage, 0), "null", "it is over");
@@ -98,7 +114,9 @@ async fn recreated_class_is_reported_immediately() {
     let before = told();
     stage.server.delete_externally(SECRET_PROVIDER_CLASSES, &control_plane_namespace(0), CLASS);
     stage.advance(SECOND).await;
-    assert!(stage.server.object(SECRET_PROVIDER_CLASSES, &control_plane_namespace(0), CLASS).is_some());
+    assert!(
+        stage.server.object(SECRET_PROVIDER_CLASSES, &control_plane_namespace(0), CLASS).is_some()
+    );
     assert_eq!(told(), before);
 }
 
@@ -111,8 +129,14 @@ async fn repeatedly_deleted_object_is_recreated_with_backoff() {
     }
     let written = stage.server.count_requests(is_write_of_class);
     assert!((5..=16).contains(&written), "{written} writes in ten minutes");
-    assert!(reported_drift(&stage, 0).contains("taken away again and again"), "{}", reported_drift(&stage, 0));
-    let is_there = || stage.server.object(SECRET_PROVIDER_CLASSES, &control_plane_namespace(0), CLASS).is_some();
+    assert!(
+        reported_drift(&stage, 0).contains("taken away again and again"),
+        "{}",
+        reported_drift(&stage, 0)
+    );
+    let is_there = || {
+        stage.server.object(SECRET_PROVIDER_CLASSES, &control_plane_namespace(0), CLASS).is_some()
+    };
     stage.advance_until("it is there", 2 * MINUTE, is_there).await;
 }
 
@@ -120,16 +144,30 @@ async fn repeatedly_deleted_object_is_recreated_with_backoff() {
 async fn repeatedly_deleted_control_plane_is_reported_with_few_requests() {
     let stage = OperatorFixture::start_converged(1).await;
     for _ in 0..600 {
-        stage.server.delete_externally("hostedcontrolplanes", &control_plane_namespace(0), &cluster_name(0));
+        stage.server.delete_externally(
+            "hostedcontrolplanes",
+            &control_plane_namespace(0),
+            &cluster_name(0),
+        );
         stage.advance(SECOND).await;
     }
-    let made = |it: &ReceivedRequest| it.verb.is_write() && it.path.collection == "hostedcontrolplanes";
+    let made =
+        |it: &ReceivedRequest| it.verb.is_write() && it.path.collection == "hostedcontrolplanes";
     let written = stage.server.count_requests(made);
     assert!((5..=16).contains(&written), "{written} writes in ten minutes");
     let asked = stage.server.count_requests(|_| true);
     assert!(asked < 2_000, "{asked} requests in ten minutes");
-    assert!(reported_drift(&stage, 0).contains("taken away again and again"), "{}", reported_drift(&stage, 0));
-    let is_there = || stage.server.object("hostedcontrolplanes", &control_plane_namespace(0), &cluster_name(0)).is_some();
+    assert!(
+        reported_drift(&stage, 0).contains("taken away again and again"),
+        "{}",
+        reported_drift(&stage, 0)
+    );
+    let is_there = || {
+        stage
+            .server
+            .object("hostedcontrolplanes", &control_plane_namespace(0), &cluster_name(0))
+            .is_some()
+    };
     stage.advance_until("it is there", 2 * MINUTE, is_there).await;
 }
 
@@ -147,11 +185,14 @@ async fn conflicting_condition_writes_do_not_block_reconciles() {
     assert!(all >= 5, "{all} conditions are ours");
     let storm = async |rounds: u32| {
         for round in 0..rounds {
-            stage.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |cluster| {
-                let available = json!({"type": "Available", "status": "True", "reason": "A",
+            stage.server.change_externally(
+                (HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)),
+                |cluster| {
+                    let available = json!({"type": "Available", "status": "True", "reason": "A",
                     "message": format!("{round}"), "lastTransitionTime": "2026-01-01T00:00:00Z"});
-                cluster["status"]["conditions"] = json!([available]);
-            });
+                    cluster["status"]["conditions"] = json!([available]);
+                },
+            );
             stage.advance(SECOND / 2).await;
         }
     };
@@ -160,15 +201,20 @@ async fn conflicting_condition_writes_do_not_block_reconciles() {
     storm(1_080).await;
     let written = stage.server.count_requests(is_write_for(0));
     assert!(written <= 36, "{written} writes in ten minutes");
-    assert!(reported_drift(&stage, 0).contains("status.conditions"), "{}", reported_drift(&stage, 0));
+    assert!(
+        reported_drift(&stage, 0).contains("status.conditions"),
+        "{}",
+        reported_drift(&stage, 0)
+    );
     stage.advance_until("our conditions are back", 2 * MINUTE, || own() == all).await;
 }
 
 #[tokio::test]
 async fn conflicting_status_writes_are_reported_in_either_role() {
     for role in [OperatorRole::All, OperatorRole::IdentityOnly] {
-        let stage =
-            OperatorFixture::start(role, |server| (0..2).for_each(|it| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(it))));
+        let stage = OperatorFixture::start(role, |server| {
+            (0..2).for_each(|it| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(it)))
+        });
         let told = || (0..2).all(|number| is_status_reported(&stage.server, number));
         stage.advance_until("they are told of", 30 * SECOND, told).await;
         stage.advance(MINUTE).await;
@@ -219,10 +265,15 @@ async fn cluster_with_conflicting_writes_backs_off_alone_then_converges() {
     let told = reported_drift(&stage, 0);
     assert!(told.contains("held by meddler") && told.contains(CLASS), "{told}");
     // What waits because it was contested does not wait for what goes on to conflict.
-    stage.advance_until("it is set back", 2 * MINUTE, || class_vault(&stage.server, 0, FILE) == good).await;
+    stage
+        .advance_until("it is set back", 2 * MINUTE, || class_vault(&stage.server, 0, FILE) == good)
+        .await;
     stage.server.clear_injection();
     let is_so = || {
-        let class = stage.server.object(SECRET_PROVIDER_CLASSES, &control_plane_namespace(0), CLASS).unwrap_or_default();
+        let class = stage
+            .server
+            .object(SECRET_PROVIDER_CLASSES, &control_plane_namespace(0), CLASS)
+            .unwrap_or_default();
         class.to_string().contains("another-disk")
     };
     stage.advance_until("the wish is there", 10 * MINUTE, is_so).await;
@@ -234,7 +285,8 @@ async fn resource_version_conflicts_are_retried_with_backoff() {
     let usual = time_to_add_clusters(&stage, 10).await;
     stage.server.clear_requests();
     stage.server.inject(|asked| {
-        (asked.verb.is_write() && concerns_cluster(asked, 0)).then(|| InjectedResponse::error_status(409, "Conflict"))
+        (asked.verb.is_write() && concerns_cluster(asked, 0))
+            .then(|| InjectedResponse::error_status(409, "Conflict"))
     });
     change_vault_externally(&stage.server, 0, CLASS, "elsewhere");
     stage.advance(MINUTE).await;

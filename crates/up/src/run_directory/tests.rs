@@ -181,7 +181,10 @@ fn files_of_another_file_system_in_a_run_directory_stay() {
             abandon_run(run);
         } else {
             let error = run.close().unwrap_err();
-            assert!(matches!(&error, CloseRunError::Mounted { mount } if *mount == bound), "{error}");
+            assert!(
+                matches!(&error, CloseRunError::Mounted { mount } if *mount == bound),
+                "{error}"
+            );
         }
         RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
         let (is_left, is_bound) = (notes.exists(), bound.join("notes").exists());

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::session::{self, ServeSession};
-use crate::exit::{CommandResult, CommandExit};
+use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
@@ -29,7 +29,8 @@ pub(crate) fn run(args: &Args, environment: &ProcessEnvironment) -> CommandResul
         CliOutputFormat::Table => exports.to_shell(),
         format => {
             let set: std::collections::BTreeMap<_, _> = exports.variables_to_set().collect();
-            let variables = serde_json::json!({ "set": set, "unset": exports.variables_to_unset() });
+            let variables =
+                serde_json::json!({ "set": set, "unset": exports.variables_to_unset() });
             output::serialize_document(&variables, format)
         }
     })?;

@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 
 use super::shell_exports::{ShellExports, TrustFiles};
 use super::{request_log_table, start_azure};
-use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 use crate::signals::{TerminationSignal, TerminationSignals};
@@ -53,7 +53,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let files = TrustFiles::write(scratch.path(), emulator.ca_pem(), &environment)?;
     let exports = ShellExports::new(emulator.address(), &files);
     let (program, arguments) = args.command.split_first().ok_or_else(|| {
-        CommandError::invalid_input("no command to run").with_hint("lanyard azure run -- az account list")
+        CommandError::invalid_input("no command to run")
+            .with_hint("lanyard azure run -- az account list")
     })?;
     let mut command = Command::new(program);
     command.args(arguments).envs(exports.variables_to_set());
@@ -66,7 +67,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
             .with_hint("check the name of the command and PATH")
     })?;
     let status = wait_for_child(&mut child, &mut signals).await.map_err(|error| {
-        CommandError::unavailable(format!("lost sight of `{}`", program.display())).with_cause(&error)
+        CommandError::unavailable(format!("lost sight of `{}`", program.display()))
+            .with_cause(&error)
     })?;
 
     if !args.no_ledger {
@@ -78,7 +80,10 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
 
 /// Waits for the child, which decides how to end. What a terminal sends reaches it as well, because
 /// it is in our group; what a supervisor sends to us alone is passed on.
-async fn wait_for_child(child: &mut Child, signals: &mut TerminationSignals) -> std::io::Result<ExitStatus> {
+async fn wait_for_child(
+    child: &mut Child,
+    signals: &mut TerminationSignals,
+) -> std::io::Result<ExitStatus> {
     loop {
         let end = tokio::select! {
             status = child.wait() => return status,

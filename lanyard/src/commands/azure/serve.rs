@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::session::{self, ServeSession};
 use super::start_azure::{self, CertificateAuthorityFiles};
-use crate::exit::{CommandResult, CommandExit};
+use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
@@ -53,8 +53,12 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let mut signals = TerminationSignals::listen()?;
     let emulator = start_azure::start_local_azure(&start).await?;
     let directory = session::session_directory(args.state.as_deref(), &environment);
-    let session =
-        ServeSession::write_descriptor(&directory, emulator.address(), emulator.ca_pem(), &environment)?;
+    let session = ServeSession::write_descriptor(
+        &directory,
+        emulator.address(),
+        emulator.ca_pem(),
+        &environment,
+    )?;
     let told = output::print_stdout(&match args.output {
         CliOutputFormat::Table => startup_message(&session, &args),
         // One line, so that a program can wait for it.

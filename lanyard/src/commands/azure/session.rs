@@ -78,7 +78,9 @@ impl ServeSession {
         let none = |error: &dyn std::error::Error| {
             CommandError::unavailable(format!("no local Azure is running: {}", path.display()))
                 .with_cause(error)
-                .with_hint("start one with `lanyard azure serve`, with the same --state if it has one")
+                .with_hint(
+                    "start one with `lanyard azure serve`, with the same --state if it has one",
+                )
         };
         // Whoever could write the descriptor could send our requests, tokens and all, to himself.
         ensure_owned_directory(directory).map_err(|error| none(&error))?;
@@ -149,7 +151,10 @@ mod tests {
 
     use super::*;
 
-    fn write_test_descriptor(directory: &Path, address: SocketAddr) -> Result<ServeSession, CommandError> {
+    fn write_test_descriptor(
+        directory: &Path,
+        address: SocketAddr,
+    ) -> Result<ServeSession, CommandError> {
         ServeSession::write_descriptor(directory, address, "CA\n", &ProcessEnvironment::default())
     }
 
@@ -170,7 +175,8 @@ mod tests {
     fn second_session_in_one_directory_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let first = write_test_descriptor(directory.path(), listener.local_addr().unwrap()).unwrap();
+        let first =
+            write_test_descriptor(directory.path(), listener.local_addr().unwrap()).unwrap();
         let other = SocketAddr::from(([127, 0, 0, 1], 1));
         let error = write_test_descriptor(directory.path(), other).unwrap_err().to_string();
         assert!(error.contains("already"), "{error}");
@@ -197,7 +203,9 @@ mod tests {
         let open = parent.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(write_test_descriptor(&open, address).unwrap_err().to_string().contains("other users"));
+        assert!(
+            write_test_descriptor(&open, address).unwrap_err().to_string().contains("other users")
+        );
         let link = parent.path().join("link");
         symlink(parent.path(), &link).unwrap();
         assert!(write_test_descriptor(&link, address).unwrap_err().to_string().contains("link"));

@@ -166,7 +166,8 @@ mod tests {
     fn exports_survive_a_directory_with_spaces_and_quotes() {
         let address = SocketAddr::from(([127, 0, 0, 1], 7750));
         let shell =
-            ShellExports::new(address, &TrustFiles::in_directory(Path::new("/tmp/it's here"))).to_shell();
+            ShellExports::new(address, &TrustFiles::in_directory(Path::new("/tmp/it's here")))
+                .to_shell();
         assert!(shell.contains("export HTTPS_PROXY='http://127.0.0.1:7750'\n"), "{shell}");
         assert!(shell.contains(r"'/tmp/it'\''s here/ca-bundle.pem'"), "{shell}");
     }
@@ -184,7 +185,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let roots = directory.path().join("roots.pem");
         fs::write(&roots, "ROOTS").unwrap();
-        let environment = ProcessEnvironment { ssl_cert_file: Some(roots), ..ProcessEnvironment::default() };
+        let environment =
+            ProcessEnvironment { ssl_cert_file: Some(roots), ..ProcessEnvironment::default() };
         let files = TrustFiles::write(directory.path(), "CA\n", &environment).unwrap();
         assert_eq!(fs::read_to_string(files.bundle).unwrap(), "ROOTS\nCA\n");
         assert_eq!(fs::read_to_string(files.local_ca).unwrap(), "CA\n");

@@ -34,7 +34,9 @@ pub(super) struct CertificateAuthorityFiles<'a> {
 }
 
 /// Starts it: once this returns, the port answers.
-pub(super) async fn start_local_azure(start: &StartAzureOptions<'_>) -> Result<Emulator, CommandError> {
+pub(super) async fn start_local_azure(
+    start: &StartAzureOptions<'_>,
+) -> Result<Emulator, CommandError> {
     let cluster = hosted_cluster::load(start.file)?;
     let plan = lanyard_up::local_azure_plan(&cluster, None, None);
     let mut builder = Emulator::builder()
@@ -47,7 +49,10 @@ pub(super) async fn start_local_azure(start: &StartAzureOptions<'_>) -> Result<E
         builder = builder.state_dir(directory);
     }
     if let Some(files) = start.authority {
-        builder = builder.certificate_authority(read_authority_file(files.certificate)?, read_authority_file(files.key)?);
+        builder = builder.certificate_authority(
+            read_authority_file(files.certificate)?,
+            read_authority_file(files.key)?,
+        );
     }
     builder.start().await.map_err(|error| {
         let message = "the local Azure did not start";

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use lanyard_canary::{
-    CanarySettings, CredentialFileLocation, GrantedCall, KeyUrl, NetworkProbeTarget, FailureThreshold, ProbeSettings,
+    CanarySettings, CredentialFileLocation, FailureThreshold, GrantedCall, KeyUrl,
+    NetworkProbeTarget, ProbeSettings,
 };
 use lanyard_vocabulary::cloud::CloudEndpoints;
 
-use super::{Args, CredentialFileArgs, CanaryProbeArgs, CanaryProbeArg};
+use super::{Args, CanaryProbeArg, CanaryProbeArgs, CredentialFileArgs};
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 

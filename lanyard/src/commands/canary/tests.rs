@@ -1,6 +1,6 @@
 use clap::Parser;
 use lanyard_canary::{CanarySettings, CredentialFileLocation, ProbeSettings};
-use lanyard_desired::objects::{OperatorMode, ControlPlaneOwner, VolumeRefresh};
+use lanyard_desired::objects::{ControlPlaneOwner, OperatorMode, VolumeRefresh};
 use lanyard_desired::{DesiredObjectInputs, WorkloadTemplates, desired_objects};
 
 use super::*;

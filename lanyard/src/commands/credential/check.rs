@@ -18,7 +18,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::commands::azure_transport;
-use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
@@ -84,7 +84,10 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let inspection = inspect(&bytes, clock.now());
     drop(bytes);
     let (token, call) = if args.offline {
-        (CredentialCheckStep::NotTried { reason: "--offline" }, CredentialCheckStep::NotTried { reason: "--offline" })
+        (
+            CredentialCheckStep::NotTried { reason: "--offline" },
+            CredentialCheckStep::NotTried { reason: "--offline" },
+        )
     } else if inspection.is_usable() {
         let target = args.call.as_ref().zip(scope.as_deref());
         request_token_and_call(&args.file, target, &inspection, &environment, clock).await?
@@ -124,7 +127,8 @@ async fn request_token_and_call(
         Ok(credential) => credential,
         Err(error) => {
             let next_step = error.hint();
-            let failed = CredentialCheckStep::Failed { detail: format_error_chain(&error), next_step };
+            let failed =
+                CredentialCheckStep::Failed { detail: format_error_chain(&error), next_step };
             return Ok((failed, CredentialCheckStep::NotTried { reason: "there is no token" }));
         }
     };
@@ -134,7 +138,9 @@ async fn request_token_and_call(
         (CredentialCheckStep::Good { .. }, Some((url, _))) => {
             call_step(&AuthenticatedClient::new(scope, credential, &transport), url).await
         }
-        (CredentialCheckStep::Good { .. }, None) => CredentialCheckStep::NotTried { reason: "no --call" },
+        (CredentialCheckStep::Good { .. }, None) => {
+            CredentialCheckStep::NotTried { reason: "no --call" }
+        }
         _ => CredentialCheckStep::NotTried { reason: "there is no token" },
     };
     Ok((token, call))
@@ -149,7 +155,9 @@ async fn token_step(
         Ok(token) => {
             let seconds = token.expires_on.unix_timestamp() - clock.now().as_second();
             let minutes = seconds / 60;
-            CredentialCheckStep::Good { detail: format!("for {scope}, valid for {minutes} more minutes") }
+            CredentialCheckStep::Good {
+                detail: format!("for {scope}, valid for {minutes} more minutes"),
+            }
         }
         Err(error) => {
             let hint = TokenError::of(&error).and_then(TokenError::hint);
@@ -161,10 +169,13 @@ async fn token_step(
 
 async fn call_step(caller: &AuthenticatedClient, url: &Url) -> CredentialCheckStep {
     match caller.fetch(url).await {
-        Ok(reply) => {
-            CredentialCheckStep::Good { detail: format!("GET {}{}: {}", url_host(url), url.path(), reply.status) }
-        }
-        Err(error) => CredentialCheckStep::Failed { detail: format_error_chain(&error), next_step: error.hint().to_owned() },
+        Ok(reply) => CredentialCheckStep::Good {
+            detail: format!("GET {}{}: {}", url_host(url), url.path(), reply.status),
+        },
+        Err(error) => CredentialCheckStep::Failed {
+            detail: format_error_chain(&error),
+            next_step: error.hint().to_owned(),
+        },
     }
 }
 
@@ -187,6 +198,9 @@ fn arm_scope(inspection: &Inspection) -> String {
     endpoints.map(ArmClient::scope).unwrap_or_default()
 }
 
-fn build_transport(environment: &ProcessEnvironment, clock: SharedClock) -> Result<AzureTransport, CommandError> {
+fn build_transport(
+    environment: &ProcessEnvironment,
+    clock: SharedClock,
+) -> Result<AzureTransport, CommandError> {
     azure_transport::build_transport(&azure_transport::transport_settings(environment)?, &clock)
 }

@@ -17,7 +17,9 @@ pub(super) fn load_file(path: &Path) -> Result<Vec<HostedClusterIdentities>, Com
         (path.display().to_string(), std::fs::read_to_string(path))
     };
     let text = text.map_err(|error| {
-        CommandError::invalid_input(format!("--input: {name} cannot be read")).with_cause(&error).with_hint(INPUT_HINT)
+        CommandError::invalid_input(format!("--input: {name} cannot be read"))
+            .with_cause(&error)
+            .with_hint(INPUT_HINT)
     })?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| {
         CommandError::invalid_input(format!("--input: {name} is neither YAML nor JSON"))

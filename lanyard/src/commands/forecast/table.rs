@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use jiff::{SignedDuration, Timestamp};
-use lanyard_desired::forecast::{TimelineEntry, RenewalMilestone, RenewalState};
+use lanyard_desired::forecast::{RenewalMilestone, RenewalState, TimelineEntry};
 
 /// The moments that lie ahead, in their order; below what needs somebody, and the sum.
 ///
@@ -28,12 +28,16 @@ pub(super) fn render(entries: &[TimelineEntry], now: Timestamp) -> String {
 /// When what happens in which cluster.
 type TimelineRowKey<'a> = (Timestamp, RenewalMilestone, &'a str, &'a str);
 
-fn upcoming_moments(entries: &[TimelineEntry], now: Timestamp) -> BTreeMap<TimelineRowKey<'_>, Vec<&str>> {
+fn upcoming_moments(
+    entries: &[TimelineEntry],
+    now: Timestamp,
+) -> BTreeMap<TimelineRowKey<'_>, Vec<&str>> {
     let mut moments: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for entry in entries {
         for (at, moment) in entry.forecast.milestones() {
             if at > now {
-                let happening = (truncate_to_minute(at), moment, &*entry.namespace, &*entry.cluster);
+                let happening =
+                    (truncate_to_minute(at), moment, &*entry.namespace, &*entry.cluster);
                 moments.entry(happening).or_default().push(&*entry.component);
             }
         }

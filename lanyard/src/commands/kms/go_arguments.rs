@@ -8,7 +8,9 @@ const KMS_COMMAND: &str = "kms";
 /// The arguments of the process, with two dashes where the KMS plugin's have one: `-key-name=x`
 /// becomes `--key-name=x`. Arguments of other commands stay as they are, and so does everything
 /// after `--`.
-pub(crate) fn normalize_single_dash_flags(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub(crate) fn normalize_single_dash_flags(
+    arguments: impl Iterator<Item = OsString>,
+) -> Vec<OsString> {
     let mut all: Vec<_> = arguments.collect();
     let Some(command) = command_index(&all).filter(|at| all[*at] == KMS_COMMAND) else {
         return all;

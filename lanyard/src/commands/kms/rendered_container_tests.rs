@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use lanyard_desired::objects::{OperatorMode, ControlPlaneOwner, VolumeRefresh};
-use lanyard_desired::{DesiredObjectInputs, WorkloadTemplates, desired_objects, parse_hosted_cluster, render_objects};
-use lanyard_kms::{KmsConfiguration, VaultIdentity, CiphertextLayout, PinnedKey, VaultKind};
+use lanyard_desired::objects::{ControlPlaneOwner, OperatorMode, VolumeRefresh};
+use lanyard_desired::{
+    DesiredObjectInputs, WorkloadTemplates, desired_objects, parse_hosted_cluster, render_objects,
+};
+use lanyard_kms::{CiphertextLayout, KmsConfiguration, PinnedKey, VaultIdentity, VaultKind};
 use lanyard_telemetry::ListenAddress;
 use serde_json::{Value, json};
 
@@ -124,8 +126,14 @@ impl<'a> RenderedKmsContainer<'a> {
             None => ListenAddress::AllInterfaces(port),
             Some(host) => format!("{host}:{port}").parse().unwrap(),
         };
-        assert_eq!((probe["path"].as_str(), &self.settings.health_address), (Some("/livez"), &asked));
-        assert_eq!(CiphertextLayout::from(self.args.run.key.ciphertext_layout), CiphertextLayout::OpenShift);
+        assert_eq!(
+            (probe["path"].as_str(), &self.settings.health_address),
+            (Some("/livez"), &asked)
+        );
+        assert_eq!(
+            CiphertextLayout::from(self.args.run.key.ciphertext_layout),
+            CiphertextLayout::OpenShift
+        );
     }
 }
 
@@ -146,8 +154,10 @@ fn two_managed_hsm_keys_get_plugins_with_distinct_sockets_and_ports() {
     let cluster = EXAMPLE
         .replace("        kms:\n          clientID", "        backupKey:\n          keyVaultName: harbour-keys\n          keyName: etcd-encryption\n          keyVersion: 0123\n        keyVaultType: ManagedHSM\n        kms:\n          clientID")
         .replace("AzurePublicCloud", "AzureUSGovernmentCloud");
-    let rendered =
-        RenderedApiServerPod::for_cluster(&cluster, json!({"metricsAddress": "127.0.0.1", "hostNetwork": true}));
+    let rendered = RenderedApiServerPod::for_cluster(
+        &cluster,
+        json!({"metricsAddress": "127.0.0.1", "hostNetwork": true}),
+    );
     let plugins = rendered.kms_containers();
     let [active, backup] = plugins.as_slice() else { panic!("{}", plugins.len()) };
     for plugin in &plugins {
@@ -162,5 +172,9 @@ fn two_managed_hsm_keys_get_plugins_with_distinct_sockets_and_ports() {
         (one.metrics_address, one.health_address),
         ("127.0.0.1:8095".parse().unwrap(), "127.0.0.1:8787".parse().unwrap())
     );
-    assert!(one.socket != two.socket && one.metrics_address != two.metrics_address && one.health_address != two.health_address);
+    assert!(
+        one.socket != two.socket
+            && one.metrics_address != two.metrics_address
+            && one.health_address != two.health_address
+    );
 }

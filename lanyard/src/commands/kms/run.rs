@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azure_core::http::ClientOptions;
-use lanyard_azure::{CircuitBreakerPolicy, RequestRate, RetryPolicy, AzureTransport, AzureTransportSettings};
+use lanyard_azure::{
+    AzureTransport, AzureTransportSettings, CircuitBreakerPolicy, RequestRate, RetryPolicy,
+};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::{
     FederatedTokenSettings, ManagedIdentityTransport, TokenTransport, TokenTransportOptions,
 };
 use lanyard_kms::{
-    KmsConfiguration, KmsHealthEndpoints, IdentitySources, KmsMetrics, KmsServer, PinnedKey, KmsPlugin, KmsPluginParts,
-    KeyVaultKeyClient,
+    IdentitySources, KeyVaultKeyClient, KmsConfiguration, KmsHealthEndpoints, KmsMetrics,
+    KmsPlugin, KmsPluginParts, KmsServer, PinnedKey,
 };
 use lanyard_telemetry::{
-    BuildInfo, ListenAddress, BoundListener, MetricsPage, ProcessMetrics, Readiness, metrics_routes,
+    BoundListener, BuildInfo, ListenAddress, MetricsPage, ProcessMetrics, Readiness, metrics_routes,
 };
 use lanyard_vocabulary::format_error_chain;
 use tokio::sync::watch;
@@ -25,7 +27,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::flags::KmsArgs;
 use super::settings::KmsSettings;
 use crate::commands::azure_transport;
-use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
@@ -131,13 +133,18 @@ fn load_configuration(path: &Path) -> Result<KmsConfiguration, CommandError> {
             .with_hint("--config-file-path names the cloud provider's configuration")
     })?;
     KmsConfiguration::parse(&text).map_err(|error| {
-        CommandError::invalid_input(path.display().to_string()).with_cause(&error).with_hint(error.hint())
+        CommandError::invalid_input(path.display().to_string())
+            .with_cause(&error)
+            .with_hint(error.hint())
     })
 }
 
 /// The plugin repeats requests itself: it knows how long the API server waits. For the same reason a
 /// request waits its turn for a moment only, and a vault that fails is looked at again soon.
-fn kms_transport(environment: &ProcessEnvironment, clock: &SharedClock) -> Result<AzureTransport, CommandError> {
+fn kms_transport(
+    environment: &ProcessEnvironment,
+    clock: &SharedClock,
+) -> Result<AzureTransport, CommandError> {
     let retry = RetryPolicy { retries: 0, cap: Duration::from_secs(1), ..RetryPolicy::default() };
     let breaker = CircuitBreakerPolicy {
         initial_pause: Duration::from_secs(1),
@@ -145,8 +152,12 @@ fn kms_transport(environment: &ProcessEnvironment, clock: &SharedClock) -> Resul
         ..CircuitBreakerPolicy::default()
     };
     let breaker = Some(breaker);
-    let settings =
-        AzureTransportSettings { rate: VAULT_RATE, retry, breaker, ..azure_transport::transport_settings(environment)? };
+    let settings = AzureTransportSettings {
+        rate: VAULT_RATE,
+        retry,
+        breaker,
+        ..azure_transport::transport_settings(environment)?
+    };
     azure_transport::build_transport(&settings, clock)
 }
 
@@ -165,8 +176,10 @@ fn identity_transports(
         options
     };
     let mut entra = options();
-    entra.client =
-        ClientOptions { transport: Some(transport.without_rate_limit()), ..ClientOptions::default() };
+    entra.client = ClientOptions {
+        transport: Some(transport.without_rate_limit()),
+        ..ClientOptions::default()
+    };
     let managed_identity = ManagedIdentityTransport::new(options())
         .map_err(|error| CommandError::unavailable(format_error_chain(&error)))?;
     let mut workload = FederatedTokenSettings::default();
@@ -192,9 +205,9 @@ struct KmsHttpEndpoints {
 impl KmsHttpEndpoints {
     async fn bind(settings: &KmsSettings) -> Result<Self, CommandError> {
         let listen = async |address: ListenAddress| {
-            BoundListener::bind(address)
-                .await
-                .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))
+            BoundListener::bind(address).await.map_err(|error| {
+                CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+            })
         };
         Ok(Self {
             metrics: listen(settings.metrics_address).await?,
@@ -235,7 +248,9 @@ async fn serve_until_stopped(
     let serving = server.run(ended());
     socket.spawn(async move {
         let ended = serving.await;
-        ended.map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))
+        ended.map_err(|error| {
+            CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+        })
     });
     let early = |part| {
         let early = || CommandError::unavailable("a part of the process ended by itself");

@@ -8,7 +8,7 @@ use lanyard_kms::{LIVE_PATH, VaultKind};
 use lanyard_telemetry::ListenAddress;
 use lanyard_vocabulary::{KeyVersion, ParseIdentifierError, SecretName, VaultName};
 
-use super::flags::{KmsKeyArgs, KmsArgs, KmsHttpArgs, IgnoredKmsArgs};
+use super::flags::{IgnoredKmsArgs, KmsArgs, KmsHttpArgs, KmsKeyArgs};
 use crate::exit::CommandError;
 
 /// What the flags come to.
@@ -45,7 +45,15 @@ impl KmsSettings {
             (Some(vault), Some(key), Some(version), Some(socket), Some(metrics))
                 if problems.is_empty() =>
             {
-                Ok(Self { vault_kind: kind, vault, key, version, socket, metrics_address: metrics, health_address: health })
+                Ok(Self {
+                    vault_kind: kind,
+                    vault,
+                    key,
+                    version,
+                    socket,
+                    metrics_address: metrics,
+                    health_address: health,
+                })
             }
             _ => Err(CommandError::invalid_input(problems.join("; "))
                 .with_hint("`lanyard kms --help` lists every flag with its default")),
@@ -128,8 +136,8 @@ mod tests {
     fn resolve_line(line: &str) -> Result<KmsSettings, String> {
         let line = format!("lanyard kms {line}");
         let arguments = line.split_whitespace().map(std::ffi::OsString::from);
-        let cli =
-            Cli::try_parse_from(normalize_single_dash_flags(arguments)).map_err(|error| error.to_string())?;
+        let cli = Cli::try_parse_from(normalize_single_dash_flags(arguments))
+            .map_err(|error| error.to_string())?;
         let CliCommand::Kms(args) = cli.command else { panic!("{line}") };
         KmsSettings::resolve(&args.run).map_err(|error| error.to_string())
     }
@@ -191,7 +199,9 @@ mod tests {
         assert!(resolve_line(&format!("{KEY_FLAGS} -v=256")).is_err());
         assert!(resolve_line(&format!("{KEY_FLAGS} --managed-hsm=maybe")).is_err());
         assert_eq!(
-            resolve_line(&format!("{KEY_FLAGS} --metrics-addr=0 --healthz-port=0")).unwrap().metrics_address,
+            resolve_line(&format!("{KEY_FLAGS} --metrics-addr=0 --healthz-port=0"))
+                .unwrap()
+                .metrics_address,
             ListenAddress::Off
         );
     }

@@ -4,23 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use azure_core::http::{ClientOptions, Transport as SdkTransport};
-use lanyard_azure::{CircuitBreakerPolicy, RequestRate, AzureTransport, AzureTransportSettings};
+use lanyard_azure::{AzureTransport, AzureTransportSettings, CircuitBreakerPolicy, RequestRate};
 use lanyard_clock::SharedClock;
 use lanyard_credential::{
     ManagedIdentityTransport, TokenProxy, TokenProxySettings, TokenTransport, TokenTransportOptions,
 };
 use lanyard_keyvault::{
-    CacheMemory, CertificateOptions, VolumeFileOptions, NodeVaultSettings, NodeVaults, NodeTransports,
-    ParseUserAgentError, StaleCache, UserAgentSuffix,
+    CacheMemory, CertificateOptions, NodeTransports, NodeVaultSettings, NodeVaults,
+    ParseUserAgentError, StaleCache, UserAgentSuffix, VolumeFileOptions,
 };
 use lanyard_kubernetes::ApiAccess;
 use lanyard_node::audit::AuditTrail;
-use lanyard_node::policy::{PolicyCheckedProvider, ReloadablePolicy, PolicyMode};
+use lanyard_node::policy::{PolicyCheckedProvider, PolicyMode, ReloadablePolicy};
 use lanyard_node::{AzureProvider, AzureProviderSettings, MemoryAccount, NodeMetrics, Provider};
 use lanyard_vocabulary::format_error_chain;
 
-use super::vault_request_counter::VaultRequestCounter;
 use super::flags::{KeyVaultArgs, NodeArgs, PolicyModeArg};
+use super::vault_request_counter::VaultRequestCounter;
 use crate::commands::azure_transport;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
@@ -62,7 +62,8 @@ pub(super) fn build_provider(
         PolicyModeArg::Enforce => PolicyMode::Enforce,
     };
     let policy = Arc::clone(before.policy);
-    let guarded = PolicyCheckedProvider::new(Arc::new(provider), policy, mode, before.audit.clone());
+    let guarded =
+        PolicyCheckedProvider::new(Arc::new(provider), policy, mode, before.audit.clone());
     Ok(Arc::new(guarded.with_metrics(before.metrics.clone())))
 }
 
@@ -86,18 +87,25 @@ fn vault_transports(
     clock: &SharedClock,
 ) -> Result<NodeTransports, CommandError> {
     let settings = AzureTransportSettings {
-        rate: RequestRate { per_second: args.vault_requests_per_second, burst: args.vault_request_burst },
+        rate: RequestRate {
+            per_second: args.vault_requests_per_second,
+            burst: args.vault_request_burst,
+        },
         breaker: Some(CircuitBreakerPolicy::default()),
         ..azure_transport::transport_settings(environment)?
     };
     let counted =
         |client| VaultRequestCounter::wrap(client, metrics.clone(), SharedClock::clone(clock));
-    let transport = AzureTransport::with_wrapped_client(&settings, SharedClock::clone(clock), counted);
+    let transport =
+        AzureTransport::with_wrapped_client(&settings, SharedClock::clone(clock), counted);
     let transport = transport.map_err(|error| azure_transport::transport_error(&error))?;
     let managed_identity = ManagedIdentityTransport::new(token_options(None, clock))
         .map_err(|error| CommandError::unavailable(format_error_chain(&error)))?;
     Ok(NodeTransports {
-        entra_transport: TokenTransport::new(token_options(Some(transport.without_rate_limit()), clock)),
+        entra_transport: TokenTransport::new(token_options(
+            Some(transport.without_rate_limit()),
+            clock,
+        )),
         token_proxy: TokenTransport::new(token_options(Some(token_proxy_transport(args)?), clock)),
         vault_transport: transport,
         managed_identity,
@@ -140,5 +148,7 @@ fn open_stale_cache(args: &KeyVaultArgs, clock: &SharedClock) -> Result<StaleCac
         (Some(key), Some(directory)) => StaleCache::on_disk(key, directory, clock),
         _ => StaleCache::in_memory(),
     };
-    cache.map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))
+    cache.map_err(|error| {
+        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+    })
 }

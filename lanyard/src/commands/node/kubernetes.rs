@@ -8,11 +8,11 @@ use lanyard_api::SecretProviderClass;
 use lanyard_clock::SharedClock;
 use lanyard_kubernetes::{ApiAccess, KubernetesApi, UserAgent};
 use lanyard_node::{
-    ClassSource, MeteredReporter, PodEventQueue, KubeClassCache, KubeClassCacheSettings, KubeReporter,
-    KubeReporterSettings, InMemoryClassSource, NoopReporter, NodeKubernetesApi, NodeMetrics, Reporter, SecretSync,
-    SecretSyncSettings,
+    ClassSource, InMemoryClassSource, KubeClassCache, KubeClassCacheSettings, KubeReporter,
+    KubeReporterSettings, MeteredReporter, NodeKubernetesApi, NodeMetrics, NoopReporter,
+    PodEventQueue, Reporter, SecretSync, SecretSyncSettings,
 };
-use lanyard_telemetry::{ReadinessGate, Readiness};
+use lanyard_telemetry::{Readiness, ReadinessGate};
 use lanyard_vocabulary::format_error_chain;
 
 use super::flags::{KubernetesArgs, NodeArgs};
@@ -52,8 +52,9 @@ impl NodeKubernetes {
         }
         let access = require_api_access(&args.kubernetes, around.environment)?;
         let api = KubernetesApi::connect(&access, USER_AGENT, SharedClock::clone(clock)).await;
-        let api =
-            api.map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))?;
+        let api = api.map_err(|error| {
+            CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+        })?;
         let api = NodeKubernetesApi::new(api).with_metrics(around.metrics.clone());
         let node = &settings.server.node_id;
         let classes = Arc::new(KubeClassCache::new(api.clone(), KubeClassCacheSettings::default()));
@@ -80,7 +81,10 @@ impl NodeKubernetes {
 }
 
 /// Counts what is told by somebody whose failures show nowhere else.
-pub(super) fn count_notices_only(reporter: &Arc<dyn Reporter>, metrics: &NodeMetrics) -> Arc<dyn Reporter> {
+pub(super) fn count_notices_only(
+    reporter: &Arc<dyn Reporter>,
+    metrics: &NodeMetrics,
+) -> Arc<dyn Reporter> {
     Arc::new(MeteredReporter::counting_every_failure(Arc::clone(reporter), metrics.clone()))
 }
 
@@ -97,7 +101,10 @@ pub(super) async fn wait_for_api(api: NodeKubernetesApi, gate: ReadinessGate, cl
     gate.open();
 }
 
-fn require_api_access(args: &KubernetesArgs, environment: &ProcessEnvironment) -> Result<ApiAccess, CommandError> {
+fn require_api_access(
+    args: &KubernetesArgs,
+    environment: &ProcessEnvironment,
+) -> Result<ApiAccess, CommandError> {
     let access = cluster_access::api_access(args.kubeconfig.as_deref(), environment)?;
     access.ok_or_else(|| {
         CommandError::invalid_input("there is no way to the Kubernetes API")

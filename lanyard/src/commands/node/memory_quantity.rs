@@ -26,7 +26,8 @@ impl FromStr for MemoryQuantity {
         let refused = "give bytes, such as 64Mi or 67108864";
         let digits = text.len() - text.trim_start_matches(|it: char| it.is_ascii_digit()).len();
         let (number, suffix) = text.split_at(digits);
-        let factor = UNIT_SUFFIXES.iter().find(|(name, _)| *name == suffix).map(|(_, factor)| factor);
+        let factor =
+            UNIT_SUFFIXES.iter().find(|(name, _)| *name == suffix).map(|(_, factor)| factor);
         let bytes = factor.and_then(|factor| number.parse::<u64>().ok()?.checked_mul(*factor));
         bytes.filter(|bytes| *bytes > 0).map(Self).ok_or(refused)
     }
@@ -35,7 +36,8 @@ impl FromStr for MemoryQuantity {
 /// In the largest binary unit that tells it exactly.
 impl fmt::Display for MemoryQuantity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let binary = UNIT_SUFFIXES.iter().filter(|(name, _)| name.is_empty() || name.ends_with('i'));
+        let binary =
+            UNIT_SUFFIXES.iter().filter(|(name, _)| name.is_empty() || name.ends_with('i'));
         let exact = binary.filter(|(_, factor)| self.0.is_multiple_of(*factor));
         let (name, factor) = exact.max_by_key(|(_, factor)| *factor).unwrap_or(&("", 1));
         write!(formatter, "{}{name}", self.0 / factor)

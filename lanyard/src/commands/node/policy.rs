@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lanyard_node::audit::{ChainBreak, is_trail_line, verify_chain};
 use lanyard_node::policy::ObservedReads;
 
-use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 
 /// The commands about policies.
@@ -62,10 +62,12 @@ fn suggest_policy(args: &SuggestPolicyArgs) -> CommandResult {
         observed.add_lines(trail.lines());
     }
     if observed.is_empty() {
-        return Err(CommandError::invalid_input("the trails hold no read through a shared identity")
-            .with_hint(
-                "let the node run with `--audit-file` and `--policy-mode audit` while pods start",
-            ));
+        return Err(CommandError::invalid_input(
+            "the trails hold no read through a shared identity",
+        )
+        .with_hint(
+            "let the node run with `--audit-file` and `--policy-mode audit` while pods start",
+        ));
     }
     let suggestion = observed.suggest();
     if !suggestion.unreadable.is_empty() {

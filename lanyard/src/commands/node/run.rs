@@ -10,24 +10,24 @@ use lanyard_node::audit::{AuditSink, AuditTrail};
 use lanyard_node::policy::ReloadablePolicy;
 use lanyard_node::rotation::Rotator;
 use lanyard_node::{
-    MeteredProvider, MeteredReporter, NodeKubernetesApi, MemoryAccount, NodeMetrics, NodePluginServer,
-    NodePluginServerParts, NodePluginServerSettings, PodOverrides, Provider, ProviderRegistry, Publisher,
-    PublisherParts, PublisherSettings, SecretSync, ProviderServer, SocketProviders, SocketProviderSettings,
-    SecretSyncHealth,
+    MemoryAccount, MeteredProvider, MeteredReporter, NodeKubernetesApi, NodeMetrics,
+    NodePluginServer, NodePluginServerParts, NodePluginServerSettings, PodOverrides, Provider,
+    ProviderRegistry, ProviderServer, Publisher, PublisherParts, PublisherSettings, SecretSync,
+    SecretSyncHealth, SocketProviderSettings, SocketProviders,
 };
 use lanyard_telemetry::{
-    BuildInfo, ReadinessGate, ListenAddress, BoundListener, LivenessProbe, MetricsPage, ProcessMetrics, Readiness,
-    ReadinessWarnings, health_routes, metrics_routes,
+    BoundListener, BuildInfo, ListenAddress, LivenessProbe, MetricsPage, ProcessMetrics, Readiness,
+    ReadinessGate, ReadinessWarnings, health_routes, metrics_routes,
 };
 use lanyard_vocabulary::format_error_chain;
 
 use super::azure_provider;
-use super::supervised_tasks::{SupervisedTasks, SupervisedTaskError};
-use super::volume_writer_lock::VolumeWriterLock;
 use super::flags::{AzureProviderKind, NodeArgs, PolicyArgs, ProviderArgs};
-use super::kubernetes::{self, NodeKubernetes, KubernetesOpenContext};
+use super::kubernetes::{self, KubernetesOpenContext, NodeKubernetes};
 use super::settings::NodeSettings;
-use crate::exit::{CommandError, CommandResult, CommandExit};
+use super::supervised_tasks::{SupervisedTaskError, SupervisedTasks};
+use super::volume_writer_lock::VolumeWriterLock;
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 
@@ -45,11 +45,15 @@ pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> Comm
         _ = signals.wait() => return Ok(CommandExit::Success),
     };
 
-    let surroundings =
-        KubernetesOpenContext { environment: &environment, readiness: &readiness, metrics: &metrics };
+    let surroundings = KubernetesOpenContext {
+        environment: &environment,
+        readiness: &readiness,
+        metrics: &metrics,
+    };
     let cluster = NodeKubernetes::open(&args, &settings, &surroundings, &clock).await?;
     let (policy, audit) = open_policy_and_audit(&args.policy, &metrics, &clock)?;
-    let before = azure_provider::ProviderHooks { policy: &policy, audit: &audit, metrics: &metrics };
+    let before =
+        azure_provider::ProviderHooks { policy: &policy, audit: &audit, metrics: &metrics };
     let publisher_settings =
         PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };
     let memory = publisher_settings.memory.clone();
@@ -182,7 +186,9 @@ async fn serve_until_stopped(
     let outcome = server.run(end).await;
     let spent = began.map(|began| clock.monotonic().saturating_sub(began)).unwrap_or_default();
     beside.shut_down(drain.saturating_sub(spent).max(MINIMUM_SHUTDOWN_TIME), clock).await;
-    outcome.map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))?;
+    outcome.map_err(|error| {
+        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+    })?;
     if began.is_none() {
         broken = Some(SupervisedTaskError::Stopped { part: "what serves the sockets" });
     }
@@ -218,7 +224,11 @@ fn spawn_policy_watch(
     beside.spawn_cancellable("the watch of the policy file", following);
 }
 
-fn spawn_provider_health_checks(beside: &mut SupervisedTasks, args: &ProviderArgs, sockets: Arc<SocketProviders>) {
+fn spawn_provider_health_checks(
+    beside: &mut SupervisedTasks,
+    args: &ProviderArgs,
+    sockets: Arc<SocketProviders>,
+) {
     if args.provider_health_check.0 {
         let interval = args.provider_health_check_interval.0;
         let watching = async move { sockets.watch_health(interval).await };
@@ -253,13 +263,18 @@ impl NodeHttpEndpoints {
             match BoundListener::bind(address).await {
                 Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => {
                     if !std::mem::replace(&mut is_told, true) {
-                        tracing::warn!(hint = error.hint(), "{}; trying again", format_error_chain(&error));
+                        tracing::warn!(
+                            hint = error.hint(),
+                            "{}; trying again",
+                            format_error_chain(&error)
+                        );
                     }
                     clock.sleep(BIND_RETRY_INTERVAL).await;
                 }
                 bound => {
                     return bound.map_err(|error| {
-                        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+                        CommandError::unavailable(format_error_chain(&error))
+                            .with_hint(error.hint())
                     });
                 }
             }
@@ -287,7 +302,10 @@ impl NodeHttpEndpoints {
         for (part, listening, routes) in pages {
             let Some(listening) = listening else { continue };
             tracing::info!(address = %listening.address(), "serving {part}");
-            beside.spawn_fallible(part, listening.serve(routes, Arc::clone(clock), beside.shutdown_signal()));
+            beside.spawn_fallible(
+                part,
+                listening.serve(routes, Arc::clone(clock), beside.shutdown_signal()),
+            );
         }
     }
 }
@@ -303,7 +321,8 @@ fn open_policy_and_audit(
     let keeper = match &args.policy_file {
         None => ReloadablePolicy::without_file(),
         Some(path) => ReloadablePolicy::load(path).map_err(|error| {
-            CommandError::invalid_input(format_error_chain(&error)).with_hint("`lanyard node policy suggest` writes one")
+            CommandError::invalid_input(format_error_chain(&error))
+                .with_hint("`lanyard node policy suggest` writes one")
         })?,
     };
     let audit = match &args.audit_file {
@@ -311,8 +330,9 @@ fn open_policy_and_audit(
         Some(path) => {
             let is_stdout = path == Path::new("-");
             let sink = if is_stdout { AuditSink::Stdout } else { AuditSink::File(path.clone()) };
-            AuditTrail::open(&sink, Arc::clone(clock))
-                .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))?
+            AuditTrail::open(&sink, Arc::clone(clock)).map_err(|error| {
+                CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+            })?
         }
     };
     let keeper = Arc::new(keeper);
@@ -330,7 +350,9 @@ fn health_warnings(
     ReadinessWarnings::default()
         .with_source("policy", move || policy.warning())
         .with_source("memory of volumes", move || memory.clone())
-        .with_source("synchronized Secrets", move || sync.as_ref().and_then(SecretSyncHealth::warning))
+        .with_source("synchronized Secrets", move || {
+            sync.as_ref().and_then(SecretSyncHealth::warning)
+        })
 }
 
 /// The additional directories are searched first, as upstream does.

@@ -155,14 +155,19 @@ impl SupervisedTasks {
         std::future::pending().await
     }
 
-    fn task_failure(&mut self, ended: Result<(Id, io::Result<TaskCompletion>), JoinError>) -> Option<SupervisedTaskError> {
+    fn task_failure(
+        &mut self,
+        ended: Result<(Id, io::Result<TaskCompletion>), JoinError>,
+    ) -> Option<SupervisedTaskError> {
         let mut part = |id| self.task_names.remove(&id).unwrap_or("a part without a name");
         match ended {
             Ok((id, Ok(TaskCompletion::Finished))) => {
                 part(id);
                 None
             }
-            Ok((id, Ok(TaskCompletion::Stopped))) => Some(SupervisedTaskError::Stopped { part: part(id) }),
+            Ok((id, Ok(TaskCompletion::Stopped))) => {
+                Some(SupervisedTaskError::Stopped { part: part(id) })
+            }
             Ok((id, Err(source))) => Some(SupervisedTaskError::Failed { part: part(id), source }),
             Err(source) => Some(SupervisedTaskError::Panicked { part: part(source.id()), source }),
         }
@@ -224,7 +229,10 @@ mod tests {
     async fn task_that_stops_by_itself_is_named() {
         let mut beside = running_tasks();
         beside.spawn("the rotation", async {});
-        assert_eq!(poll_failure(&mut beside).await.unwrap().to_string(), "the rotation ended by itself");
+        assert_eq!(
+            poll_failure(&mut beside).await.unwrap().to_string(),
+            "the rotation ended by itself"
+        );
         let mut beside = running_tasks();
         beside.spawn_cancellable("the synchronization", async {});
         let error = poll_failure(&mut beside).await.unwrap().into_command_error().to_string();
@@ -252,7 +260,10 @@ mod tests {
                 beside.spawn_cancellable("the rotation", work);
             }
             let broken = poll_failure(&mut beside).await.unwrap();
-            assert!(matches!(broken, SupervisedTaskError::Panicked { part: "the rotation", .. }), "{broken}");
+            assert!(
+                matches!(broken, SupervisedTaskError::Panicked { part: "the rotation", .. }),
+                "{broken}"
+            );
         }
     }
 

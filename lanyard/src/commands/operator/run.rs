@@ -6,8 +6,8 @@ use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_kubernetes::{KubernetesApi, UserAgent};
 use lanyard_operator::Operator;
 use lanyard_telemetry::{
-    BuildInfo, BoundListener, LivenessProbe, MetricsPage, ProcessMetrics, Readiness, ReadinessWarnings, health_routes,
-    metrics_routes,
+    BoundListener, BuildInfo, LivenessProbe, MetricsPage, ProcessMetrics, Readiness,
+    ReadinessWarnings, health_routes, metrics_routes,
 };
 use lanyard_vocabulary::format_error_chain;
 use tokio::sync::oneshot;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::flags::OperatorArgs;
 use super::settings;
 use crate::commands::cluster_access;
-use crate::exit::{CommandError, CommandResult, CommandExit};
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
@@ -46,9 +46,9 @@ pub(super) async fn run(args: OperatorArgs, environment: ProcessEnvironment) -> 
             }
         };
     }
-    let listening = BoundListener::bind(args.metrics_addr)
-        .await
-        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))?;
+    let listening = BoundListener::bind(args.metrics_addr).await.map_err(|error| {
+        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+    })?;
     let pages = serve_http(listening, &operator, &readiness, &clock);
     let (stop, stopped) = oneshot::channel::<()>();
     let mut work = std::pin::pin!(operator.run(async { drop(stopped.await) }));
@@ -77,13 +77,17 @@ async fn connect(
             .with_hint("give --kubeconfig outside of a cluster"));
     };
     let agent = UserAgent::from_static(concat!("lanyard-operator/", env!("CARGO_PKG_VERSION")));
-    KubernetesApi::connect(&access, agent, SharedClock::clone(clock))
-        .await
-        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint()))
+    KubernetesApi::connect(&access, agent, SharedClock::clone(clock)).await.map_err(|error| {
+        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+    })
 }
 
 /// Prints what would be done about every cluster.
-async fn print_plans(operator: Operator, readiness: &Readiness, clock: &SharedClock) -> CommandResult {
+async fn print_plans(
+    operator: Operator,
+    readiness: &Readiness,
+    clock: &SharedClock,
+) -> CommandResult {
     let plans = tokio::select! {
         plans = operator.plan() => plans,
         () = clock.sleep(LIST_TIMEOUT) => {
@@ -116,7 +120,8 @@ fn serve_http(
     });
     let alive = || std::future::ready(Ok(()));
     let liveness = LivenessProbe::new(alive, LIVENESS_TIMEOUT, SharedClock::clone(clock));
-    let health = health_routes("/healthz", liveness, readiness.clone(), ReadinessWarnings::default());
+    let health =
+        health_routes("/healthz", liveness, readiness.clone(), ReadinessWarnings::default());
     let routes = health.merge(metrics_routes(page));
     let clock = SharedClock::clone(clock);
     async move {

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_desired::objects::VolumeRefresh;
-use lanyard_operator::{LeaseSettings, OperatorSettings, OperatorRole};
+use lanyard_operator::{LeaseSettings, OperatorRole, OperatorSettings};
 
-use super::flags::{OperatorArgs, ReplicaArgs, OperatorRoleArg};
+use super::flags::{OperatorArgs, OperatorRoleArg, ReplicaArgs};
 use crate::exit::CommandError;
 
 /// The settings of these flags; `chance` tells this process from all others of its name.
-pub(super) fn resolve_settings(args: &OperatorArgs, chance: u32) -> Result<OperatorSettings, CommandError> {
+pub(super) fn resolve_settings(
+    args: &OperatorArgs,
+    chance: u32,
+) -> Result<OperatorSettings, CommandError> {
     let templates = args.workloads.load_templates()?;
     Ok(OperatorSettings {
         role: match args.role {
@@ -20,7 +23,11 @@ pub(super) fn resolve_settings(args: &OperatorArgs, chance: u32) -> Result<Opera
         workers: args.workers.into(),
         leases: if args.dry_run { None } else { lease_settings(&args.replicas, chance)? },
         vault_reader: args.management_cluster.vault_reader,
-        managed_service: args.management_cluster.managed_service.clone().filter(|name| !name.is_empty()),
+        managed_service: args
+            .management_cluster
+            .managed_service
+            .clone()
+            .filter(|name| !name.is_empty()),
         templates: Arc::new(templates),
         volume_refresh: if args.management_cluster.rotation.0 {
             VolumeRefresh::Polled

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use lanyard_desired::forecast::{RenewalPolicy, PropagationDelay};
+use lanyard_desired::forecast::{PropagationDelay, RenewalPolicy};
 use lanyard_desired::objects::VolumeRefresh;
 use lanyard_operator::OperatorRole;
 use lanyard_vocabulary::Component;
@@ -21,7 +21,8 @@ fn parse_args(line: &[&str]) -> OperatorArgs {
 
 #[test]
 fn leader_election_requires_a_lease_namespace() {
-    let error = resolve_settings(&parse_args(&["--lease-duration=2s", "--lease-namespace="]), 1).unwrap_err();
+    let error = resolve_settings(&parse_args(&["--lease-duration=2s", "--lease-namespace="]), 1)
+        .unwrap_err();
     let text = error.to_string();
     assert!(text.contains("--lease-namespace is missing"), "{text}");
     assert!(text.contains("--lease-duration: give 6 s or more"), "{text}");
@@ -34,8 +35,9 @@ fn leader_election_requires_a_lease_namespace() {
 
 #[test]
 fn lease_names_are_dns_subdomains() {
-    let named =
-        |name: &str| resolve_settings(&parse_args(&["--lease-namespace=n", &format!("--lease-name={name}")]), 1);
+    let named = |name: &str| {
+        resolve_settings(&parse_args(&["--lease-namespace=n", &format!("--lease-name={name}")]), 1)
+    };
     let longest = "x".repeat(63);
     for name in ["lanyard", "lanyard.prod-lanyard-operator", "0", &longest] {
         assert_eq!(named(name).unwrap().leases.unwrap().name, name);
@@ -50,7 +52,8 @@ fn lease_names_are_dns_subdomains() {
 #[test]
 fn lease_identity_is_unique_per_process_and_a_valid_name() {
     let line = ["--lease-namespace=n", "--pod-name=Operator.7d9_x", "--shards=3"];
-    let identity = |chance| resolve_settings(&parse_args(&line), chance).unwrap().leases.unwrap().identity;
+    let identity =
+        |chance| resolve_settings(&parse_args(&line), chance).unwrap().leases.unwrap().identity;
     assert_eq!(identity(1), "perator7d9x-00000001");
     assert_ne!(identity(1), identity(2));
 }
@@ -65,7 +68,10 @@ fn flags_win_over_templates() {
         (canary.image.as_str(), canary.metrics_port, canary.host_network),
         ("i:1", 9000, true)
     );
-    assert_eq!((settings.role, settings.volume_refresh), (OperatorRole::IdentityOnly, VolumeRefresh::AtMount));
+    assert_eq!(
+        (settings.role, settings.volume_refresh),
+        (OperatorRole::IdentityOnly, VolumeRefresh::AtMount)
+    );
     line.push("--canary-call=disk=");
     let calls = &resolve_settings(&parse_args(&line), 1).unwrap().templates.canary.calls;
     assert_eq!(calls.get(&Component::Disk).map(String::as_str), Some(""));
@@ -77,7 +83,10 @@ fn rotation_flags_determine_the_forecast_policy() {
     assert_eq!(resolve_settings(&parse_args(&line), 1).unwrap().policy, RenewalPolicy::default());
     let hourly = ["--leader-elect=false", "--rotation-poll-interval=1h", "--patience=7d"];
     let policy = resolve_settings(&parse_args(&hourly), 1).unwrap().policy;
-    assert_eq!(policy.propagation_delay, PropagationDelay::for_node_plugin(Duration::from_hours(1)));
+    assert_eq!(
+        policy.propagation_delay,
+        PropagationDelay::for_node_plugin(Duration::from_hours(1))
+    );
     assert_eq!(policy.grace_period, Duration::from_hours(7 * 24));
     let driver = [&hourly[..2], &["--secrets-store-driver"]].concat();
     let reach = resolve_settings(&parse_args(&driver), 1).unwrap().policy.propagation_delay;
@@ -89,7 +98,8 @@ fn every_problem_of_a_template_file_is_reported() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "canary: {imag: x, replicas: many}").unwrap();
     let path = format!("--templates={}", file.path().display());
-    let error = resolve_settings(&parse_args(&["--leader-elect=false", &path]), 1).unwrap_err().to_string();
+    let error =
+        resolve_settings(&parse_args(&["--leader-elect=false", &path]), 1).unwrap_err().to_string();
     assert!(error.contains("imag") && error.contains("replicas"), "{error}");
 }
 
@@ -101,7 +111,9 @@ fn canary_flags_are_validated_like_the_template_file() {
         ("--canary-image=", "canary.image"),
         ("--canary-call=disk=foo", "canary.calls.disk"),
     ] {
-        let error = resolve_settings(&parse_args(&["--leader-elect=false", flag]), 1).unwrap_err().to_string();
+        let error = resolve_settings(&parse_args(&["--leader-elect=false", flag]), 1)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(field), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
-use lanyard_up::{ComponentReport, ScenarioFailure, HopReport, ReaderCounts, ScenarioReport};
+use lanyard_up::{ComponentReport, HopReport, ReaderCounts, ScenarioFailure, ScenarioReport};
 use lanyard_vocabulary::{Component, Hop, HopOutcome};
 
 const GREEN: &str = "\x1b[32m";

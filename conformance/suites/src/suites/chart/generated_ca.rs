@@ -7,7 +7,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::{ChartSuiteFixture, failed_with_causes, trial};
-use crate::helm::{LanyardChart, Helm};
+use crate::helm::{Helm, LanyardChart};
 
 /// The namespace of the control plane of the program's example.
 const CONTROL_PLANE_NAMESPACE: &str = "clusters-harbour";
@@ -45,7 +45,12 @@ impl ChartSuiteFixture {
         if before != self.read_ca_certificate(CONTROL_PLANE_NAMESPACE)? {
             return Err("the namespaces have different certificates".into());
         }
-        let secret = self.suite_cluster.kubectl.get_json(&["secret", CA_OBJECT_NAME, "--namespace", Helm::NAMESPACE]);
+        let secret = self.suite_cluster.kubectl.get_json(&[
+            "secret",
+            CA_OBJECT_NAME,
+            "--namespace",
+            Helm::NAMESPACE,
+        ]);
         let secret = secret.map_err(failed_with_causes)?;
         for field in ["tls.crt", "tls.key"] {
             if secret["data"][field].as_str().is_none_or(str::is_empty) {
@@ -58,17 +63,26 @@ impl ChartSuiteFixture {
             return Err("the upgrade generated another CA".into());
         }
         self.azure_helm.uninstall().map_err(failed_with_causes)?;
-        let namespace = self.suite_cluster.kubectl.get_json(&["namespace", CONTROL_PLANE_NAMESPACE]).map_err(failed_with_causes)?;
+        let namespace = self
+            .suite_cluster
+            .kubectl
+            .get_json(&["namespace", CONTROL_PLANE_NAMESPACE])
+            .map_err(failed_with_causes)?;
         // The operator applies this label with a value of its own.
         if !namespace["metadata"]["labels"]["app.kubernetes.io/managed-by"].is_null() {
             return Err(format!("Helm holds a label of the operator: {namespace}").into());
         }
-        self.suite_cluster.kubectl.delete(&["namespace", CONTROL_PLANE_NAMESPACE]).map_err(failed_with_causes)
+        self.suite_cluster
+            .kubectl
+            .delete(&["namespace", CONTROL_PLANE_NAMESPACE])
+            .map_err(failed_with_causes)
     }
 
     fn existing_namespace_gets_only_ca(&self) -> Result<(), Failed> {
         let kubectl = &self.suite_cluster.kubectl;
-        kubectl.run(&["create", "namespace", CONTROL_PLANE_NAMESPACE]).map_err(failed_with_causes)?;
+        kubectl
+            .run(&["create", "namespace", CONTROL_PLANE_NAMESPACE])
+            .map_err(failed_with_causes)?;
         let before = self.resource_version("namespace", CONTROL_PLANE_NAMESPACE)?;
         let values = self.golden_directory(LanyardChart::Azure).join("defaults.values.yaml");
         self.azure_helm.install(&values, &[]).map_err(failed_with_causes)?;
@@ -80,7 +94,12 @@ impl ChartSuiteFixture {
 
     /// The certificate that a namespace has.
     fn read_ca_certificate(&self, namespace: &str) -> Result<String, Failed> {
-        let read = self.suite_cluster.kubectl.get_json(&["configmap", CA_OBJECT_NAME, "--namespace", namespace]);
+        let read = self.suite_cluster.kubectl.get_json(&[
+            "configmap",
+            CA_OBJECT_NAME,
+            "--namespace",
+            namespace,
+        ]);
         match &read.map_err(failed_with_causes)?["data"]["ca.crt"] {
             Value::String(pem) if pem.starts_with("-----BEGIN CERTIFICATE-----") => Ok(pem.clone()),
             other => Err(format!("{namespace} has no certificate: {other}").into()),

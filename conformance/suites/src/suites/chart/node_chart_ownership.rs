@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::{ChartSuiteFixture, failed_with_causes, trial};
-use crate::helm::{LanyardChart, HelmError};
+use crate::helm::{HelmError, LanyardChart};
 
 const DRIVER: &str = "secrets-store.csi.k8s.io";
 const CLASS_DEFINITION: &str = "secretproviderclasses.secrets-store.csi.x-k8s.io";
@@ -73,7 +73,10 @@ fn csi_driver_manifest(metadata: &str) -> Result<Value, Failed> {
 }
 
 /// Expects that Helm refused, and said all of this.
-pub(super) fn expect_helm_refusal(installed: Result<(), HelmError>, parts: &[&str]) -> Result<(), Failed> {
+pub(super) fn expect_helm_refusal(
+    installed: Result<(), HelmError>,
+    parts: &[&str],
+) -> Result<(), Failed> {
     let refusal = match installed {
         Ok(()) => return Err("Helm installed it".into()),
         Err(error) => error.to_string(),
@@ -87,15 +90,24 @@ pub(super) fn expect_helm_refusal(installed: Result<(), HelmError>, parts: &[&st
 impl ChartSuiteFixture {
     fn install_refuses_foreign_driver(&self, metadata: &str, owner: &str) -> Result<(), Failed> {
         self.remove_installed_objects()?;
-        self.suite_cluster.kubectl.apply(&csi_driver_manifest(metadata)?).map_err(failed_with_causes)?;
+        self.suite_cluster
+            .kubectl
+            .apply(&csi_driver_manifest(metadata)?)
+            .map_err(failed_with_causes)?;
         let before = self.resource_version("csidriver", DRIVER)?;
-        expect_helm_refusal(self.node_helm.install(&self.node_values_file(), &[]), &[DRIVER, owner])?;
+        expect_helm_refusal(
+            self.node_helm.install(&self.node_values_file(), &[]),
+            &[DRIVER, owner],
+        )?;
         self.expect_unchanged("csidriver", DRIVER, &before)
     }
 
     fn install_refuses_foreign_crds(&self) -> Result<(), Failed> {
         self.remove_installed_objects()?;
-        self.suite_cluster.kubectl.run(&["apply", "--filename", &self.node_helm.crd_directory()]).map_err(failed_with_causes)?;
+        self.suite_cluster
+            .kubectl
+            .run(&["apply", "--filename", &self.node_helm.crd_directory()])
+            .map_err(failed_with_causes)?;
         let before = self.resource_version("crd", CLASS_DEFINITION)?;
         let ways = [
             "secretproviderclasses",
@@ -104,25 +116,43 @@ impl ChartSuiteFixture {
         ];
         let values = self.node_values_file();
         expect_helm_refusal(self.node_helm.install(&values, &[]), &ways)?;
-        self.node_helm.install(&values, &["--set", "linux.crds.enabled=false"]).map_err(failed_with_causes)?;
+        self.node_helm
+            .install(&values, &["--set", "linux.crds.enabled=false"])
+            .map_err(failed_with_causes)?;
         self.expect_unchanged("crd", CLASS_DEFINITION, &before)
     }
 
     fn install_leaves_foreign_driver(&self) -> Result<(), Failed> {
         self.remove_installed_objects()?;
-        self.suite_cluster.kubectl.apply(&csi_driver_manifest("{}")?).map_err(failed_with_causes)?;
+        self.suite_cluster
+            .kubectl
+            .apply(&csi_driver_manifest("{}")?)
+            .map_err(failed_with_causes)?;
         let before = self.resource_version("csidriver", DRIVER)?;
-        self.node_helm.install(&self.node_values_file(), &["--set", "csiDriver.enabled=false"]).map_err(failed_with_causes)?;
+        self.node_helm
+            .install(&self.node_values_file(), &["--set", "csiDriver.enabled=false"])
+            .map_err(failed_with_causes)?;
         self.expect_unchanged("csidriver", DRIVER, &before)
     }
 
     fn install_beside_foreign_driver(&self) -> Result<(), Failed> {
         self.remove_installed_objects()?;
-        self.suite_cluster.kubectl.apply(&csi_driver_manifest("{}")?).map_err(failed_with_causes)?;
-        self.suite_cluster.kubectl.run(&["apply", "--filename", &self.node_helm.crd_directory()]).map_err(failed_with_causes)?;
-        let (driver, crd) = (self.resource_version("csidriver", DRIVER)?, self.resource_version("crd", CLASS_DEFINITION)?);
+        self.suite_cluster
+            .kubectl
+            .apply(&csi_driver_manifest("{}")?)
+            .map_err(failed_with_causes)?;
+        self.suite_cluster
+            .kubectl
+            .run(&["apply", "--filename", &self.node_helm.crd_directory()])
+            .map_err(failed_with_causes)?;
+        let (driver, crd) = (
+            self.resource_version("csidriver", DRIVER)?,
+            self.resource_version("crd", CLASS_DEFINITION)?,
+        );
         let name = "driverName=node.lanyard.dev";
-        self.node_helm.install(&self.node_values_file(), &["--set", name]).map_err(failed_with_causes)?;
+        self.node_helm
+            .install(&self.node_values_file(), &["--set", name])
+            .map_err(failed_with_causes)?;
         self.resource_version("csidriver", "node.lanyard.dev")?;
         self.expect_unchanged("csidriver", DRIVER, &driver)?;
         self.expect_unchanged("crd", CLASS_DEFINITION, &crd)
@@ -134,7 +164,11 @@ impl ChartSuiteFixture {
         self.node_helm
             .upgrade(&self.node_values_file(), &["--set", "enableSecretRotation=false"])
             .map_err(failed_with_causes)?;
-        let driver = self.suite_cluster.kubectl.get_json(&["csidriver", DRIVER]).map_err(failed_with_causes)?;
+        let driver = self
+            .suite_cluster
+            .kubectl
+            .get_json(&["csidriver", DRIVER])
+            .map_err(failed_with_causes)?;
         if driver["spec"]["requiresRepublish"] != json!(false) {
             return Err(format!("the upgrade did not arrive: {}", driver["spec"]).into());
         }
@@ -158,11 +192,17 @@ impl ChartSuiteFixture {
     }
 
     pub(super) fn resource_version(&self, kind: &str, name: &str) -> Result<Value, Failed> {
-        let object = self.suite_cluster.kubectl.get_json(&[kind, name]).map_err(failed_with_causes)?;
+        let object =
+            self.suite_cluster.kubectl.get_json(&[kind, name]).map_err(failed_with_causes)?;
         Ok(object["metadata"]["resourceVersion"].clone())
     }
 
-    pub(super) fn expect_unchanged(&self, kind: &str, name: &str, before: &Value) -> Result<(), Failed> {
+    pub(super) fn expect_unchanged(
+        &self,
+        kind: &str,
+        name: &str,
+        before: &Value,
+    ) -> Result<(), Failed> {
         if self.resource_version(kind, name)? == *before {
             return Ok(());
         }

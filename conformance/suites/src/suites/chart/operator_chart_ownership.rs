@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::node_chart_ownership::expect_helm_refusal;
 use super::{ChartSuiteFixture, failed_with_causes, trial};
-use crate::helm::{LanyardChart, Helm};
+use crate::helm::{Helm, LanyardChart};
 
 const HYPERSHIFT_DEFINITIONS: [&str; 2] =
     ["hostedclusters.hypershift.openshift.io", "hostedcontrolplanes.hypershift.openshift.io"];
@@ -56,7 +56,9 @@ impl ChartSuiteFixture {
             "meta.helm.sh/release-name=conformance-operator",
         ];
         expect_helm_refusal(self.operator_helm.install(&values, &[]), &ways)?;
-        self.operator_helm.install(&values, &["--set", "crds.hypershift=false"]).map_err(failed_with_causes)?;
+        self.operator_helm
+            .install(&values, &["--set", "crds.hypershift=false"])
+            .map_err(failed_with_causes)?;
         self.operator_helm.uninstall().map_err(failed_with_causes)?;
         self.expect_definitions_unchanged(&before)
     }
@@ -64,7 +66,9 @@ impl ChartSuiteFixture {
     fn install_leaves_hypershift_definitions(&self) -> Result<(), Failed> {
         let before = self.mark_definitions_as_hypershift()?;
         let beside = ["--set", "role=identity-only"];
-        self.operator_helm.install(&self.operator_values_file(), &beside).map_err(failed_with_causes)?;
+        self.operator_helm
+            .install(&self.operator_values_file(), &beside)
+            .map_err(failed_with_causes)?;
         self.operator_helm.uninstall().map_err(failed_with_causes)?;
         self.expect_definitions_unchanged(&before)
     }
@@ -85,7 +89,9 @@ impl ChartSuiteFixture {
         ];
         expect_helm_refusal(self.operator_helm.install(&values, &["--set", beside]), &ways)?;
         let without_rights = format!("{beside},rbac.install=false");
-        self.operator_helm.install(&values, &["--set", &without_rights]).map_err(failed_with_causes)?;
+        self.operator_helm
+            .install(&values, &["--set", &without_rights])
+            .map_err(failed_with_causes)?;
         self.operator_helm.uninstall().map_err(failed_with_causes)?;
         self.expect_unchanged("clusterrole", CANARY_ROLE, &before)?;
         kubectl.delete(&["clusterrole", CANARY_ROLE]).map_err(failed_with_causes)?;
@@ -99,9 +105,17 @@ impl ChartSuiteFixture {
 
     /// Makes the definitions of HyperShift those of its own release, and returns their versions.
     fn mark_definitions_as_hypershift(&self) -> Result<Vec<Value>, Failed> {
-        self.suite_cluster.kubectl.run(&["apply", "--filename", &self.operator_helm.crd_directory()]).map_err(failed_with_causes)?;
+        self.suite_cluster
+            .kubectl
+            .run(&["apply", "--filename", &self.operator_helm.crd_directory()])
+            .map_err(failed_with_causes)?;
         // Ours is handed over to our release.
-        self.set_helm_release("crd", IDENTITIES_DEFINITION, "conformance-operator", Helm::NAMESPACE)?;
+        self.set_helm_release(
+            "crd",
+            IDENTITIES_DEFINITION,
+            "conformance-operator",
+            Helm::NAMESPACE,
+        )?;
         let given = |name| {
             self.set_helm_release("crd", name, "hypershift", "hypershift")?;
             self.resource_version("crd", name)
@@ -110,7 +124,13 @@ impl ChartSuiteFixture {
     }
 
     /// Makes an object that of a release, by the marks that Helm goes by.
-    fn set_helm_release(&self, kind: &str, name: &str, release: &str, namespace: &str) -> Result<(), Failed> {
+    fn set_helm_release(
+        &self,
+        kind: &str,
+        name: &str,
+        release: &str,
+        namespace: &str,
+    ) -> Result<(), Failed> {
         let release = format!("meta.helm.sh/release-name={release}");
         let namespace = format!("meta.helm.sh/release-namespace={namespace}");
         let kubectl = &self.suite_cluster.kubectl;

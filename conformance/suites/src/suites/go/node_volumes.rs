@@ -7,14 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_api::{VaultObjectEntry, SecretProviderClass};
+use lanyard_api::{SecretProviderClass, VaultObjectEntry};
 use lanyard_clock::SystemClock;
 use lanyard_kubelet::VolumeKey;
 use lanyard_vocabulary::Component;
 use libtest_mimic::{Failed, Trial};
 
 use super::super::failed_with_causes;
-use super::{CredentialSummary, MAX_CREDENTIAL_SIZE, NOTICE_TIMEOUT, ROTATION_COUNT, START_TIMEOUT, GoSuiteFixture, wait_for_certificate};
+use super::{
+    CredentialSummary, GoSuiteFixture, MAX_CREDENTIAL_SIZE, NOTICE_TIMEOUT, ROTATION_COUNT,
+    START_TIMEOUT, wait_for_certificate,
+};
 use crate::azure_target::LocalAzureTarget;
 use crate::node_plugin_process::NodePluginProcess;
 
@@ -22,8 +25,14 @@ type NodeVolumeCase = fn(&GoSuiteFixture, &LocalAzureTarget) -> Result<(), Faile
 
 pub(super) fn trials(stage: &Arc<GoSuiteFixture>) -> Vec<Trial> {
     let cases: [(&str, NodeVolumeCase); 2] = [
-        ("go::client_on_a_pod_volume_reloads_a_hundred_rotations_across_a_plugin_restart", rotations_across_plugin_restart),
-        ("go::a_hundred_pods_are_mounted_rotated_and_unmounted_by_the_plugin", many_pods_mounted_and_unmounted),
+        (
+            "go::client_on_a_pod_volume_reloads_a_hundred_rotations_across_a_plugin_restart",
+            rotations_across_plugin_restart,
+        ),
+        (
+            "go::a_hundred_pods_are_mounted_rotated_and_unmounted_by_the_plugin",
+            many_pods_mounted_and_unmounted,
+        ),
     ];
     let is_root = rustix::process::geteuid().is_root();
     cases
@@ -39,14 +48,20 @@ pub(super) fn trials(stage: &Arc<GoSuiteFixture>) -> Vec<Trial> {
 
 /// One process on the first generation of a pod's file; a hundred rotations, and a plugin that is
 /// killed and started again half-way.
-fn rotations_across_plugin_restart(stage: &GoSuiteFixture, local: &LocalAzureTarget) -> Result<(), Failed> {
+fn rotations_across_plugin_restart(
+    stage: &GoSuiteFixture,
+    local: &LocalAzureTarget,
+) -> Result<(), Failed> {
     let clock = SystemClock::shared();
     let component = stage.largest_plain_component(local)?;
     let (mut node, file) = start_node_with_pods(stage, local, component, 1)?;
     let link = generation_link(&file);
     let first = CredentialSummary::load(&file)?;
     let shown = file.display().to_string();
-    let mut witness = stage.program.start_watching(&[("file", &shown), ("watch", "true")]).map_err(failed_with_causes)?;
+    let mut witness = stage
+        .program
+        .start_watching(&[("file", &shown), ("watch", "true")])
+        .map_err(failed_with_causes)?;
     wait_for_certificate(&mut witness, &first.thumbprint, START_TIMEOUT)?;
 
     let mut slowest = Duration::ZERO;
@@ -56,9 +71,13 @@ fn rotations_across_plugin_restart(stage: &GoSuiteFixture, local: &LocalAzureTar
         }
         let padding = (MAX_CREDENTIAL_SIZE.saturating_sub(first.bytes)) * number / ROTATION_COUNT;
         let before = fs::read_link(&link).map_err(failed_with_causes)?;
-        stage.runtime.block_on(local.control_api().rotate_credential(component.name(), padding)).map_err(failed_with_causes)?;
+        stage
+            .runtime
+            .block_on(local.control_api().rotate_credential(component.name(), padding))
+            .map_err(failed_with_causes)?;
         let is_swapped = |_: &NodePluginProcess| fs::read_link(&link).is_ok_and(|it| it != before);
-        node.wait_until("the plugin has taken the new version", ROTATION_TIMEOUT, is_swapped).map_err(failed_with_causes)?;
+        node.wait_until("the plugin has taken the new version", ROTATION_TIMEOUT, is_swapped)
+            .map_err(failed_with_causes)?;
         let began = clock.monotonic();
         let content = CredentialSummary::load(&file)?;
         wait_for_certificate(&mut witness, &content.thumbprint, NOTICE_TIMEOUT).map_err(|why| {
@@ -75,7 +94,10 @@ fn rotations_across_plugin_restart(stage: &GoSuiteFixture, local: &LocalAzureTar
 }
 
 /// A hundred pods that start, see a rotation and go.
-fn many_pods_mounted_and_unmounted(stage: &GoSuiteFixture, local: &LocalAzureTarget) -> Result<(), Failed> {
+fn many_pods_mounted_and_unmounted(
+    stage: &GoSuiteFixture,
+    local: &LocalAzureTarget,
+) -> Result<(), Failed> {
     let clock = SystemClock::shared();
     let component = stage.largest_plain_component(local)?;
     let began = clock.monotonic();
@@ -89,10 +111,16 @@ fn many_pods_mounted_and_unmounted(stage: &GoSuiteFixture, local: &LocalAzureTar
     let files: Vec<PathBuf> =
         volume_keys(PODS).map(|key| node.kubelet().target_path(&key).join(name)).collect();
     let before = CredentialSummary::load(&file)?.thumbprint;
-    stage.runtime.block_on(local.control_api().rotate_credential(component.name(), 0)).map_err(failed_with_causes)?;
-    let is_new = |file: &PathBuf| CredentialSummary::load(file).is_ok_and(|it| it.thumbprint != before);
-    node.wait_until("every pod has the new version", ROTATION_TIMEOUT, |_| files.iter().all(is_new))
+    stage
+        .runtime
+        .block_on(local.control_api().rotate_credential(component.name(), 0))
         .map_err(failed_with_causes)?;
+    let is_new =
+        |file: &PathBuf| CredentialSummary::load(file).is_ok_and(|it| it.thumbprint != before);
+    node.wait_until("every pod has the new version", ROTATION_TIMEOUT, |_| {
+        files.iter().all(is_new)
+    })
+    .map_err(failed_with_causes)?;
     print_figure(&format!("{PODS} pods had their volumes after {started:?}"));
     delete_pods_and_expect_no_leftovers(&mut node, PODS)
 }
@@ -118,10 +146,13 @@ fn start_node_with_pods(
     environment.insert("AZURE_POD_IDENTITY_AUTHORITY_HOST", local.azure.proxy_url().into());
     let program = local.azure.program();
     let mut node =
-        NodePluginProcess::start(program, &class, ROTATION_INTERVAL, environment, &stage.runtime).map_err(failed_with_causes)?;
+        NodePluginProcess::start(program, &class, ROTATION_INTERVAL, environment, &stage.runtime)
+            .map_err(failed_with_causes)?;
     let keys: Vec<_> = (0..pods).map(|number| node.add_pod(NAMESPACE, CLASS, number)).collect();
-    let all_mounted = |node: &NodePluginProcess| keys.iter().all(|key| node.kubelet().is_mounted(key));
-    node.wait_until("every pod has its volume", MOUNT_TIMEOUT, all_mounted).map_err(failed_with_causes)?;
+    let all_mounted =
+        |node: &NodePluginProcess| keys.iter().all(|key| node.kubelet().is_mounted(key));
+    node.wait_until("every pod has its volume", MOUNT_TIMEOUT, all_mounted)
+        .map_err(failed_with_causes)?;
     let name = parameters.objects.first().map(VaultObjectEntry::file_name).unwrap_or_default();
     let file = node.kubelet().target_path(&keys[0]).join(name);
     Ok((node, file))
@@ -132,11 +163,15 @@ fn volume_keys(pods: usize) -> impl Iterator<Item = VolumeKey> {
 }
 
 /// Deletes the pods; nothing of theirs may stay.
-fn delete_pods_and_expect_no_leftovers(node: &mut NodePluginProcess, pods: usize) -> Result<(), Failed> {
+fn delete_pods_and_expect_no_leftovers(
+    node: &mut NodePluginProcess,
+    pods: usize,
+) -> Result<(), Failed> {
     for key in volume_keys(pods) {
         node.delete_pod(&key);
     }
-    node.wait_until("the pods are gone", MOUNT_TIMEOUT, |node| node.kubelet().volume_count() == 0).map_err(failed_with_causes)?;
+    node.wait_until("the pods are gone", MOUNT_TIMEOUT, |node| node.kubelet().volume_count() == 0)
+        .map_err(failed_with_causes)?;
     let left = node.mount_points().map_err(failed_with_causes)?;
     if left.is_empty() { Ok(()) } else { Err(format!("mounts are left: {left:?}").into()) }
 }

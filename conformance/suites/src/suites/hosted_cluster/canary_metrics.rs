@@ -52,11 +52,21 @@ impl CanaryMetricsPage {
 }
 
 /// The page of a component's canary.
-pub(super) async fn fetch_canary_metrics(stage: &HostedClusterSuiteFixture, component: Component) -> Result<CanaryMetricsPage, Failed> {
+pub(super) async fn fetch_canary_metrics(
+    stage: &HostedClusterSuiteFixture,
+    component: Component,
+) -> Result<CanaryMetricsPage, Failed> {
     let url = format!("http://127.0.0.1:{}/metrics", stage.ports.canary_port(component));
     // Loopback needs no proxy, and the environment's must not be asked.
     let client = reqwest::Client::builder().no_proxy().build().map_err(failed_with_causes)?;
-    let text = client.get(url).send().await.map_err(failed_with_causes)?.text().await.map_err(failed_with_causes)?;
+    let text = client
+        .get(url)
+        .send()
+        .await
+        .map_err(failed_with_causes)?
+        .text()
+        .await
+        .map_err(failed_with_causes)?;
     Ok(CanaryMetricsPage::parse(&text))
 }
 
@@ -87,7 +97,9 @@ pub(super) async fn wait_for_all_canaries(
             return Ok(pages);
         }
         if clock.monotonic() > deadline {
-            return Err(stage.failure_with_logs(format!("{what}: not so for {}", missing.join("; "))));
+            return Err(
+                stage.failure_with_logs(format!("{what}: not so for {}", missing.join("; ")))
+            );
         }
         clock.sleep(Duration::from_millis(500)).await;
     }

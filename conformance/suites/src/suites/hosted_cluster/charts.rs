@@ -9,7 +9,10 @@ use lanyard_vocabulary::Component;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
-use super::{CONTROL_PLANE_NAMESPACE, NAMESPACE, HostedClusterSuiteInputs, RELEASE_NAMESPACE, START_TIMEOUT, HostedClusterSuiteFixture, failed_with_causes};
+use super::{
+    CONTROL_PLANE_NAMESPACE, HostedClusterSuiteFixture, HostedClusterSuiteInputs, NAMESPACE,
+    RELEASE_NAMESPACE, START_TIMEOUT, failed_with_causes,
+};
 use crate::helm::HOME_VARIABLES;
 use crate::tutorial::TutorialEnvironment;
 
@@ -38,7 +41,8 @@ pub(super) struct HostedClusterPorts {
 
 impl HostedClusterPorts {
     pub(super) fn choose() -> Result<Self, Failed> {
-        let [azure, node_metrics, node_health, operator] = choose_ports().map_err(failed_with_causes)?;
+        let [azure, node_metrics, node_health, operator] =
+            choose_ports().map_err(failed_with_causes)?;
         let canaries = choose_ports().map_err(failed_with_causes)?;
         Ok(Self { azure, node_metrics, node_health, operator, canaries })
     }
@@ -61,7 +65,10 @@ impl HostedClusterPorts {
 }
 
 /// What is different here from the cluster that the page describes.
-pub(super) fn build_tutorial_environment(parts: &HostedClusterSuiteInputs, ports: &HostedClusterPorts) -> Result<TutorialEnvironment, Failed> {
+pub(super) fn build_tutorial_environment(
+    parts: &HostedClusterSuiteInputs,
+    ports: &HostedClusterPorts,
+) -> Result<TutorialEnvironment, Failed> {
     let directory = parts.suite_cluster.directory();
     let values = [
         ("lanyard-azure", azure_values(parts, ports)?),
@@ -106,7 +113,10 @@ fn build_search_path(parts: &HostedClusterSuiteInputs) -> Result<String, Failed>
     Ok(format!("{}:/usr/local/bin:/usr/bin:/bin", directory.display()))
 }
 
-fn azure_values(parts: &HostedClusterSuiteInputs, ports: &HostedClusterPorts) -> Result<Value, Failed> {
+fn azure_values(
+    parts: &HostedClusterSuiteInputs,
+    ports: &HostedClusterPorts,
+) -> Result<Value, Failed> {
     Ok(json!({
         "image": image_values(&parts.images.azure)?,
         "listen": ports.azure_address(),
@@ -114,7 +124,10 @@ fn azure_values(parts: &HostedClusterSuiteInputs, ports: &HostedClusterPorts) ->
     }))
 }
 
-fn node_values(parts: &HostedClusterSuiteInputs, ports: &HostedClusterPorts) -> Result<Value, Failed> {
+fn node_values(
+    parts: &HostedClusterSuiteInputs,
+    ports: &HostedClusterPorts,
+) -> Result<Value, Failed> {
     let site = &parts.suite_cluster;
     let proxy = format!("http://{}", ports.azure_address());
     Ok(json!({
@@ -134,7 +147,10 @@ fn node_values(parts: &HostedClusterSuiteInputs, ports: &HostedClusterPorts) -> 
     }))
 }
 
-fn operator_values(parts: &HostedClusterSuiteInputs, ports: &HostedClusterPorts) -> Result<Value, Failed> {
+fn operator_values(
+    parts: &HostedClusterSuiteInputs,
+    ports: &HostedClusterPorts,
+) -> Result<Value, Failed> {
     let server = api_server_values(parts);
     Ok(json!({
         "image": image_values(&parts.images.operator)?,

@@ -6,9 +6,12 @@ use lanyard_vocabulary::Component;
 use libtest_mimic::Failed;
 use serde_json::Value;
 
-use super::canary_metrics::{CanaryMetricsPage, wait_for_all_canaries, fetch_canary_metrics};
-use super::charts::{REMOVE_ROLE_SECTION, DELETE_SECTION, INSTALL_SECTION, ROTATE_SECTION};
-use super::{PROPAGATION_TIMEOUT, CONTROL_PLANE_NAMESPACE, CLUSTER_NAME, NAMESPACE, START_TIMEOUT, HostedClusterSuiteFixture, failed_with_causes};
+use super::canary_metrics::{CanaryMetricsPage, fetch_canary_metrics, wait_for_all_canaries};
+use super::charts::{DELETE_SECTION, INSTALL_SECTION, REMOVE_ROLE_SECTION, ROTATE_SECTION};
+use super::{
+    CLUSTER_NAME, CONTROL_PLANE_NAMESPACE, HostedClusterSuiteFixture, NAMESPACE,
+    PROPAGATION_TIMEOUT, START_TIMEOUT, failed_with_causes,
+};
 use crate::tutorial::TutorialStep;
 
 /// The first section of the page: at most six commands, the last of which shows nine identities that
@@ -45,14 +48,23 @@ pub(super) async fn check_canaries(stage: &HostedClusterSuiteFixture) -> Result<
         let names = ready_deployments(pods);
         wanted.iter().all(|name| names.contains(name))
     };
-    let running = stage.kubectl().wait_for_object("nine pods run", START_TIMEOUT, &arguments, run).await;
+    let running =
+        stage.kubectl().wait_for_object("nine pods run", START_TIMEOUT, &arguments, run).await;
     running.map_err(|error| stage.failure_with_logs(error))?;
     let proves = |_, page: &CanaryMetricsPage| {
         page.is_authenticated()
             && page.sample_sum("lanyard_canary_tokens_total") >= 1.0
-            && page.sample_with_label("lanyard_canary_calls_total", "granted").is_some_and(|n| n >= 1.0)
+            && page
+                .sample_with_label("lanyard_canary_calls_total", "granted")
+                .is_some_and(|n| n >= 1.0)
     };
-    wait_for_all_canaries(stage, "every canary has a token and was granted a call", PROPAGATION_TIMEOUT, proves).await?;
+    wait_for_all_canaries(
+        stage,
+        "every canary has a token and was granted a call",
+        PROPAGATION_TIMEOUT,
+        proves,
+    )
+    .await?;
     expect_kms_plugin_healthy(stage).await
 }
 
@@ -102,7 +114,9 @@ async fn wait_for_identities(
     let arguments = ["hostedclusteridentities", CLUSTER_NAME, "--namespace", NAMESPACE];
     let found = stage
         .kubectl()
-        .wait_for_object(what, PROPAGATION_TIMEOUT, &arguments, |object| is_so(&identities_by_component(object)))
+        .wait_for_object(what, PROPAGATION_TIMEOUT, &arguments, |object| {
+            is_so(&identities_by_component(object))
+        })
         .await
         .map_err(|error| stage.failure_with_logs(error))?;
     Ok(identities_by_component(&found))
@@ -138,8 +152,10 @@ pub(super) async fn check_identity_status(stage: &HostedClusterSuiteFixture) -> 
             conditions.unwrap_or_default().iter().any(holds)
         })
     };
-    let told =
-        stage.kubectl().wait_for_object("both conditions hold", PROPAGATION_TIMEOUT, &arguments, valid).await;
+    let told = stage
+        .kubectl()
+        .wait_for_object("both conditions hold", PROPAGATION_TIMEOUT, &arguments, valid)
+        .await;
     told.map(drop).map_err(|error| stage.failure_with_logs(error))
 }
 
@@ -150,7 +166,9 @@ pub(super) fn check_kubectl_plugin(stage: &HostedClusterSuiteFixture) -> Result<
     expect_all_granted(&stage.tutorial_environment.run_step(&step).map_err(failed_with_causes)?)
 }
 
-pub(super) async fn rotate_all_certificates(stage: &HostedClusterSuiteFixture) -> Result<(), Failed> {
+pub(super) async fn rotate_all_certificates(
+    stage: &HostedClusterSuiteFixture,
+) -> Result<(), Failed> {
     const CERTIFICATE: &str = "lanyard_canary_credential_info";
     let mut before = BTreeMap::new();
     for component in Component::ALL {
@@ -160,14 +178,24 @@ pub(super) async fn rotate_all_certificates(stage: &HostedClusterSuiteFixture) -
     }
     stage.run_tutorial_section(ROTATE_SECTION)?;
     for component in Component::ALL.into_iter().filter(|it| *it != Component::Disk) {
-        stage.azure_control.rotate_credential(component.name(), 0).await.map_err(failed_with_causes)?;
+        stage
+            .azure_control
+            .rotate_credential(component.name(), 0)
+            .await
+            .map_err(failed_with_causes)?;
     }
     let is_new = |component, page: &CanaryMetricsPage| {
         page.is_authenticated()
             && page.sample_sum("lanyard_canary_rotations_total") >= 1.0
             && page.sample_labels(CERTIFICATE) != before.get(&component).map(String::as_str)
     };
-    let pages = wait_for_all_canaries(stage, "every canary has its new certificate", PROPAGATION_TIMEOUT, is_new).await?;
+    let pages = wait_for_all_canaries(
+        stage,
+        "every canary has its new certificate",
+        PROPAGATION_TIMEOUT,
+        is_new,
+    )
+    .await?;
     for (component, page) in &pages {
         let lapses = page.sample_sum("lanyard_canary_lapses_total");
         let refused = page.sample_with_label("lanyard_canary_calls_total", "\"unauthenticated\"");
@@ -213,8 +241,10 @@ pub(super) async fn delete_hosted_cluster(stage: &HostedClusterSuiteFixture) -> 
     let everything = [kinds, "--all-namespaces"];
     let items = |list: &Value| list["items"].as_array().cloned().unwrap_or_default();
     let is_empty = |list: &Value| items(list).is_empty();
-    let gone =
-        stage.kubectl().wait_for_object("no object is left", START_TIMEOUT, &everything, is_empty).await;
+    let gone = stage
+        .kubectl()
+        .wait_for_object("no object is left", START_TIMEOUT, &everything, is_empty)
+        .await;
     gone.map_err(|error| stage.failure_with_logs(error))?;
     let kinds = "deployments,replicasets,pods,configmaps,secrets,services,serviceaccounts,\
                  roles,rolebindings";
@@ -222,8 +252,10 @@ pub(super) async fn delete_hosted_cluster(stage: &HostedClusterSuiteFixture) -> 
     let own = ["lanyard-azure-ca", "kube-root-ca.crt", "default"];
     let is_own = |it: &Value| it["metadata"]["name"].as_str().is_some_and(|it| own.contains(&it));
     let has_own_only = |list: &Value| items(list).iter().all(is_own);
-    let found =
-        stage.kubectl().wait_for_object("nothing is left", START_TIMEOUT, &content, has_own_only).await;
+    let found = stage
+        .kubectl()
+        .wait_for_object("nothing is left", START_TIMEOUT, &content, has_own_only)
+        .await;
     found.map_err(|error| stage.failure_with_logs(error))?;
     let pods = stage.inputs.suite_cluster.cluster.layout().kubelet_directory().join("pods");
     let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(failed_with_causes)?;

@@ -6,13 +6,15 @@ use std::path::Path;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, InteropSuiteFixture, failed_with_causes};
-use crate::class_manifests::{self, ClassIdentityMode};
-use crate::daemon::Daemon;
+use super::{InteropSuiteFixture, NAMESPACE, failed_with_causes};
 use crate::azure_target::SignInMethod;
-use crate::driver_processes::{DriverFixtureDirectory, DriverRotation, RunningDriver, SharedMountDirectory};
+use crate::class_manifests::{self, ClassIdentityMode};
 use crate::client_program::ClientInputs;
-use crate::volume::{VolumeFile, CsiDriverClient, TestVolume};
+use crate::daemon::Daemon;
+use crate::driver_processes::{
+    DriverFixtureDirectory, DriverRotation, RunningDriver, SharedMountDirectory,
+};
+use crate::volume::{CsiDriverClient, TestVolume, VolumeFile};
 
 /// The processes of one case, in a place of their own.
 #[derive(Debug)]
@@ -31,7 +33,8 @@ pub(super) struct MountedContents {
 impl<'a> InteropCaseFixture<'a> {
     pub(super) fn new(stage: &'a InteropSuiteFixture, name: &str) -> Result<Self, Failed> {
         let site = &stage.suite_cluster;
-        let nook = DriverFixtureDirectory::new(site.directory(), name, site.kubectl.kubeconfig()).map_err(failed_with_causes)?;
+        let nook = DriverFixtureDirectory::new(site.directory(), name, site.kubectl.kubeconfig())
+            .map_err(failed_with_causes)?;
         Ok(Self { suite: stage, fixture_directory: nook })
     }
 
@@ -40,7 +43,10 @@ impl<'a> InteropCaseFixture<'a> {
         program: &Path,
         rotation: DriverRotation,
     ) -> Result<RunningDriver, Failed> {
-        self.fixture_directory.start_upstream_driver(program, rotation).await.map_err(failed_with_causes)
+        self.fixture_directory
+            .start_upstream_driver(program, rotation)
+            .await
+            .map_err(failed_with_causes)
     }
 
     /// The same for a version that speaks to the API as a pod does, and in no other way.
@@ -50,19 +56,31 @@ impl<'a> InteropCaseFixture<'a> {
         rotation: DriverRotation,
     ) -> Result<(RunningDriver, SharedMountDirectory), Failed> {
         let pod = self.suite.in_cluster_access()?;
-        self.fixture_directory.start_upstream_driver_in_pod(program, rotation, &pod).await.map_err(failed_with_causes)
+        self.fixture_directory
+            .start_upstream_driver_in_pod(program, rotation, &pod)
+            .await
+            .map_err(failed_with_causes)
     }
 
     pub(super) async fn start_upstream_provider(&self, name: &str) -> Result<Daemon, Failed> {
         let program = &self.suite.programs.azure_provider;
         let environment = self.suite.azure.client_environment();
-        self.fixture_directory.start_upstream_provider(program, name, &environment).await.map_err(failed_with_causes)
+        self.fixture_directory
+            .start_upstream_provider(program, name, &environment)
+            .await
+            .map_err(failed_with_causes)
     }
 
-    pub(super) async fn start_lanyard_node(&self, rotation: DriverRotation) -> Result<RunningDriver, Failed> {
+    pub(super) async fn start_lanyard_node(
+        &self,
+        rotation: DriverRotation,
+    ) -> Result<RunningDriver, Failed> {
         let program = &self.suite.programs.lanyard;
         let environment = self.suite.azure.lanyard_environment();
-        self.fixture_directory.start_lanyard_node(program, rotation, &environment).await.map_err(failed_with_causes)
+        self.fixture_directory
+            .start_lanyard_node(program, rotation, &environment)
+            .await
+            .map_err(failed_with_causes)
     }
 
     /// Writes a class and returns a volume of it.
@@ -77,9 +95,11 @@ impl<'a> InteropCaseFixture<'a> {
         // A credential of the world that the local Azure can rotate.
         let objects: Vec<String> =
             objects.iter().map(|it| it.replace("{component}", &inputs.secret_name)).collect();
-        let class = class_manifests::class_manifest(NAMESPACE, name, provider, mode, &inputs, &objects);
+        let class =
+            class_manifests::class_manifest(NAMESPACE, name, provider, mode, &inputs, &objects);
         self.suite.suite_cluster.kubectl.apply(&class).map_err(failed_with_causes)?;
-        let mut volume = TestVolume::new(&self.fixture_directory.kubelet_directory(), NAMESPACE, name, name);
+        let mut volume =
+            TestVolume::new(&self.fixture_directory.kubelet_directory(), NAMESPACE, name, name);
         add_identity_proof(&mut volume, mode, &inputs)?;
         Ok(volume)
     }
@@ -89,7 +109,9 @@ impl<'a> InteropCaseFixture<'a> {
     pub(super) fn create_pod(&self, volume: &mut TestVolume) -> Result<(), Failed> {
         let kubectl = &self.suite.suite_cluster.kubectl;
         kubectl.apply(&volume.pod_object()).map_err(failed_with_causes)?;
-        let found = kubectl.get_json(&["pod", &volume.pod, "--namespace", NAMESPACE]).map_err(failed_with_causes)?;
+        let found = kubectl
+            .get_json(&["pod", &volume.pod, "--namespace", NAMESPACE])
+            .map_err(failed_with_causes)?;
         let uid = found["metadata"]["uid"].as_str().ok_or("the pod has no id")?;
         uid.clone_into(&mut volume.uid);
         Ok(())
@@ -123,7 +145,11 @@ impl<'a> InteropCaseFixture<'a> {
     }
 
     /// Unpublishes a volume, and sees that nothing is left of it.
-    pub(super) async fn unmount_and_expect_empty(&self, plugin: &CsiDriverClient, volume: &TestVolume) -> Result<(), Failed> {
+    pub(super) async fn unmount_and_expect_empty(
+        &self,
+        plugin: &CsiDriverClient,
+        volume: &TestVolume,
+    ) -> Result<(), Failed> {
         plugin.unpublish(volume).await.map_err(failed_with_causes)?;
         if volume.target_path().exists() {
             return Err(format!("{} is still there", volume.target_path().display()).into());
@@ -133,7 +159,11 @@ impl<'a> InteropCaseFixture<'a> {
 }
 
 /// Gives the volume what the kubelet would bring for it.
-fn add_identity_proof(volume: &mut TestVolume, mode: ClassIdentityMode, inputs: &ClientInputs) -> Result<(), Failed> {
+fn add_identity_proof(
+    volume: &mut TestVolume,
+    mode: ClassIdentityMode,
+    inputs: &ClientInputs,
+) -> Result<(), Failed> {
     match mode {
         ClassIdentityMode::ManagedIdentity => {}
         ClassIdentityMode::ServicePrincipal => {

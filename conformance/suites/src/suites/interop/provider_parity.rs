@@ -5,10 +5,10 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 use tokio::sync::Mutex;
 
-use super::case_fixture::{MountedContents, InteropCaseFixture};
+use super::case_fixture::{InteropCaseFixture, MountedContents};
 use super::{InteropSuiteFixture, UPSTREAM_PROVIDER_NAME, trial};
-use crate::daemon::Daemon;
 use crate::azure_target::SignInMethod;
+use crate::daemon::Daemon;
 use crate::driver_processes::{DriverRotation, RunningDriver};
 
 /// Objects that both providers are asked for.
@@ -19,14 +19,21 @@ struct ParityCase {
     objects: &'static [&'static str],
 }
 
-const fn parity_case(name: &'static str, holder: SignInMethod, objects: &'static [&'static str]) -> ParityCase {
+const fn parity_case(
+    name: &'static str,
+    holder: SignInMethod,
+    objects: &'static [&'static str],
+) -> ParityCase {
     ParityCase { name, sign_in: holder, objects }
 }
 
 const CERTIFICATE: &str = "objectName: guest-certificate\nobjectType: secret";
 
-const PLAIN_SECRET_CASE: ParityCase =
-    parity_case("a_plain_secret", SignInMethod::Secret, &["objectName: guest-secret\nobjectType: secret"]);
+const PLAIN_SECRET_CASE: ParityCase = parity_case(
+    "a_plain_secret",
+    SignInMethod::Secret,
+    &["objectName: guest-secret\nobjectType: secret"],
+);
 
 const EQUAL_CASES: [ParityCase; 14] = [
     PLAIN_SECRET_CASE,
@@ -68,7 +75,11 @@ const EQUAL_CASES: [ParityCase; 14] = [
         SignInMethod::Secret,
         &["objectName: guest-certificate\nobjectType: cert"],
     ),
-    parity_case("a_public_key", SignInMethod::Secret, &["objectName: guest-certificate\nobjectType: key"]),
+    parity_case(
+        "a_public_key",
+        SignInMethod::Secret,
+        &["objectName: guest-certificate\nobjectType: key"],
+    ),
     parity_case(
         "three_object_types_with_aliases",
         SignInMethod::Secret,
@@ -107,7 +118,11 @@ const REFUSED_CASES: [ParityCase; 6] = [
         SignInMethod::Secret,
         &["objectName: withheld-secret\nobjectType: secret"],
     ),
-    parity_case("an_object_type_in_capitals", SignInMethod::Secret, &["objectName: guest-secret\nobjectType: Secret"]),
+    parity_case(
+        "an_object_type_in_capitals",
+        SignInMethod::Secret,
+        &["objectName: guest-secret\nobjectType: Secret"],
+    ),
     parity_case(
         "a_path_out_of_the_volume",
         SignInMethod::Secret,
@@ -157,14 +172,22 @@ pub(super) fn trials(stage: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
         .collect()
 }
 
-async fn start_processes(stage: &InteropSuiteFixture, stack: &InteropCaseFixture<'_>) -> Result<ParityProcesses, Failed> {
+async fn start_processes(
+    stage: &InteropSuiteFixture,
+    stack: &InteropCaseFixture<'_>,
+) -> Result<ParityProcesses, Failed> {
     let upstream = stack.start_upstream_provider(UPSTREAM_PROVIDER_NAME).await?;
     let ours = stack.start_lanyard_node(DriverRotation::Disabled).await?;
-    let driver = stack.start_upstream_driver(&stage.programs.driver_1_6, DriverRotation::Disabled).await?;
+    let driver =
+        stack.start_upstream_driver(&stage.programs.driver_1_6, DriverRotation::Disabled).await?;
     Ok(ParityProcesses { driver, _providers: (upstream, ours) })
 }
 
-async fn expect_equal_volumes(stack: &InteropCaseFixture<'_>, running: &ParityProcesses, case: ParityCase) -> Result<(), Failed> {
+async fn expect_equal_volumes(
+    stack: &InteropCaseFixture<'_>,
+    running: &ParityProcesses,
+    case: ParityCase,
+) -> Result<(), Failed> {
     let theirs = mount_and_unmount(stack, running, case, UPSTREAM_PROVIDER_NAME).await?;
     let ours = mount_and_unmount(stack, running, case, "azure").await?;
     if theirs.files.is_empty() || theirs.objects.is_empty() {
@@ -179,7 +202,12 @@ async fn mount_and_unmount(
     case: ParityCase,
     provider: &str,
 ) -> Result<MountedContents, Failed> {
-    let volume = stack.create_class_and_volume(&test_object_name(case, provider), provider, case.sign_in, case.objects)?;
+    let volume = stack.create_class_and_volume(
+        &test_object_name(case, provider),
+        provider,
+        case.sign_in,
+        case.objects,
+    )?;
     let mounted = stack.mount_and_read(&running.driver.client, &volume).await;
     let unmounted = stack.unmount_and_expect_empty(&running.driver.client, &volume).await;
     volume.remove_directory();
@@ -189,10 +217,18 @@ async fn mount_and_unmount(
 }
 
 /// Refused for what is asked, and not because nobody answers: a plain secret is given afterwards.
-async fn expect_refused_by_both(stack: &InteropCaseFixture<'_>, running: &ParityProcesses, case: ParityCase) -> Result<(), Failed> {
+async fn expect_refused_by_both(
+    stack: &InteropCaseFixture<'_>,
+    running: &ParityProcesses,
+    case: ParityCase,
+) -> Result<(), Failed> {
     for provider in [UPSTREAM_PROVIDER_NAME, "azure"] {
-        let volume =
-            stack.create_class_and_volume(&test_object_name(case, provider), provider, case.sign_in, case.objects)?;
+        let volume = stack.create_class_and_volume(
+            &test_object_name(case, provider),
+            provider,
+            case.sign_in,
+            case.objects,
+        )?;
         let answer = running.driver.client.publish(&volume).await;
         volume.remove_directory();
         match answer {
@@ -263,9 +299,11 @@ mod tests {
     fn modes_contents_and_versions_are_compared_and_no_content_is_shown() {
         let theirs = volume_contents(0o644, "one", "1");
         assert!(expect_equal_contents(&theirs, &volume_contents(0o644, "one", "1")).is_ok());
-        for other in
-            [volume_contents(0o600, "one", "1"), volume_contents(0o644, "two", "1"), volume_contents(0o644, "one", "2")]
-        {
+        for other in [
+            volume_contents(0o600, "one", "1"),
+            volume_contents(0o644, "two", "1"),
+            volume_contents(0o644, "one", "2"),
+        ] {
             let found = expect_equal_contents(&theirs, &other).expect_err("they differ");
             let text = found.message().unwrap_or_default();
             assert!(!text.contains("one") && !text.contains("two"), "{text}");

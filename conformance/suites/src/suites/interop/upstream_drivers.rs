@@ -6,7 +6,7 @@ use std::time::Duration;
 use lanyard_clock::{Clock, SystemClock};
 use libtest_mimic::{Failed, Trial};
 
-use super::case_fixture::{MountedContents, InteropCaseFixture};
+use super::case_fixture::{InteropCaseFixture, MountedContents};
 use super::{InteropSuiteFixture, failed_with_causes, trial};
 use crate::azure_target::SignInMethod;
 use crate::driver_processes::DriverRotation;
@@ -57,13 +57,27 @@ impl UpstreamDriverCase<'_> {
         // Our provider answers rotations from what it read within its own interval.
         let _ours = stack.start_lanyard_node(DriverRotation::Every(ROTATION_INTERVAL)).await?;
         let (driver, _shared) = if self.republishes {
-            (stack.start_upstream_driver(self.program, DriverRotation::Every(ROTATION_INTERVAL)).await?, None)
+            (
+                stack
+                    .start_upstream_driver(self.program, DriverRotation::Every(ROTATION_INTERVAL))
+                    .await?,
+                None,
+            )
         } else {
-            let (driver, shared) =
-                stack.start_upstream_driver_in_pod(self.program, DriverRotation::Every(ROTATION_INTERVAL)).await?;
+            let (driver, shared) = stack
+                .start_upstream_driver_in_pod(
+                    self.program,
+                    DriverRotation::Every(ROTATION_INTERVAL),
+                )
+                .await?;
             (driver, Some(shared))
         };
-        let mut volume = stack.create_class_and_volume(self.name, "azure", SignInMethod::ManagedIdentity, &CREDENTIAL_OBJECT)?;
+        let mut volume = stack.create_class_and_volume(
+            self.name,
+            "azure",
+            SignInMethod::ManagedIdentity,
+            &CREDENTIAL_OBJECT,
+        )?;
         stack.create_pod(&mut volume)?;
         let outcome = self.mount_rotate_and_unmount(&stack, &driver.client, &volume).await;
         volume.remove_directory();

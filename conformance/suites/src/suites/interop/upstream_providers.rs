@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::case_fixture::InteropCaseFixture;
 use super::{InteropSuiteFixture, UPSTREAM_PROVIDER_NAME, failed_with_causes, trial};
 use crate::azure_target::SignInMethod;
-use crate::driver_processes::{MockProvider, DriverRotation, RunningDriver};
+use crate::driver_processes::{DriverRotation, MockProvider, RunningDriver};
 use crate::volume::TestVolume;
 
 /// How often our driver looks again.
@@ -54,7 +54,11 @@ const INVALID_RESPONSES: [(&str, &str, &str); 5] = [
 pub(super) fn trials(stage: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
     let named = |name: &str| format!("interop::with_lanyard_driver_{name}");
     let mut trials = vec![
-        trial(named("upstreams_azure_provider_fills_and_rotates_a_volume"), stage, upstream_provider_rotates),
+        trial(
+            named("upstreams_azure_provider_fills_and_rotates_a_volume"),
+            stage,
+            upstream_provider_rotates,
+        ),
         trial(named("a_mock_provider_fills_and_rotates_a_volume"), stage, mock_provider_rotates),
         trial(
             named("an_oversized_response_error_names_the_size_flag"),
@@ -75,7 +79,12 @@ async fn upstream_provider_rotates(stage: &InteropSuiteFixture) -> Result<(), Fa
     let _provider = stack.start_upstream_provider(UPSTREAM_PROVIDER_NAME).await?;
     let driver = stack.start_lanyard_node(DriverRotation::Every(ROTATION_INTERVAL)).await?;
     let objects = ["objectName: {component}\nobjectType: secret"];
-    let mut volume = stack.create_class_and_volume("ours-upstream", UPSTREAM_PROVIDER_NAME, SignInMethod::ManagedIdentity, &objects)?;
+    let mut volume = stack.create_class_and_volume(
+        "ours-upstream",
+        UPSTREAM_PROVIDER_NAME,
+        SignInMethod::ManagedIdentity,
+        &objects,
+    )?;
     stack.create_pod(&mut volume)?;
     let outcome = mount_rotate_and_unmount(&stack, &driver, &volume, async || {
         stage.azure.rotate_component_credential().await.map(drop).map_err(failed_with_causes)
@@ -91,7 +100,12 @@ async fn mock_provider_rotates(stage: &InteropSuiteFixture) -> Result<(), Failed
     let mut provider = start_mock(stage, &stack).await?;
     provider.set_response(&mock_response("one", "1")).await.map_err(failed_with_causes)?;
     let driver = stack.start_lanyard_node(DriverRotation::Every(ROTATION_INTERVAL)).await?;
-    let mut volume = stack.create_class_and_volume("ours-mock", MOCK_PROVIDER_NAME, SignInMethod::ManagedIdentity, &[])?;
+    let mut volume = stack.create_class_and_volume(
+        "ours-mock",
+        MOCK_PROVIDER_NAME,
+        SignInMethod::ManagedIdentity,
+        &[],
+    )?;
     stack.create_pod(&mut volume)?;
     let outcome = mount_rotate_and_unmount(&stack, &driver, &volume, async || {
         provider.set_response(&mock_response("two", "2")).await.map_err(failed_with_causes)
@@ -141,7 +155,12 @@ async fn mount_rotate_and_unmount(
     stack.unmount_and_expect_empty(&driver.client, volume).await
 }
 
-async fn expect_invalid_response_refused(stage: &InteropSuiteFixture, name: &str, answer: &str, said: &str) -> Result<(), Failed> {
+async fn expect_invalid_response_refused(
+    stage: &InteropSuiteFixture,
+    name: &str,
+    answer: &str,
+    said: &str,
+) -> Result<(), Failed> {
     let stack = stage.case_fixture(&short_directory_name(name))?;
     let mut provider = start_mock(stage, &stack).await?;
     let answer: Value = serde_json::from_str(answer).map_err(failed_with_causes)?;
@@ -157,9 +176,18 @@ async fn expect_oversized_response_refused(stage: &InteropSuiteFixture) -> Resul
     expect_publish_refused(&stack, "ours-large", "max-call-recv-msg-size").await
 }
 
-async fn expect_publish_refused(stack: &InteropCaseFixture<'_>, name: &str, said: &str) -> Result<(), Failed> {
+async fn expect_publish_refused(
+    stack: &InteropCaseFixture<'_>,
+    name: &str,
+    said: &str,
+) -> Result<(), Failed> {
     let driver = stack.start_lanyard_node(DriverRotation::Disabled).await?;
-    let volume = stack.create_class_and_volume(name, MOCK_PROVIDER_NAME, SignInMethod::ManagedIdentity, &[])?;
+    let volume = stack.create_class_and_volume(
+        name,
+        MOCK_PROVIDER_NAME,
+        SignInMethod::ManagedIdentity,
+        &[],
+    )?;
     let answer = driver.client.publish(&volume).await;
     let files = volume.read_files().unwrap_or_default();
     volume.remove_directory();
@@ -173,9 +201,16 @@ async fn expect_publish_refused(stack: &InteropCaseFixture<'_>, name: &str, said
     }
 }
 
-async fn start_mock(stage: &InteropSuiteFixture, stack: &InteropCaseFixture<'_>) -> Result<MockProvider, Failed> {
+async fn start_mock(
+    stage: &InteropSuiteFixture,
+    stack: &InteropCaseFixture<'_>,
+) -> Result<MockProvider, Failed> {
     let program = &stage.programs.mock_provider;
-    stack.fixture_directory.start_mock_provider(program, MOCK_PROVIDER_NAME).await.map_err(failed_with_causes)
+    stack
+        .fixture_directory
+        .start_mock_provider(program, MOCK_PROVIDER_NAME)
+        .await
+        .map_err(failed_with_causes)
 }
 
 /// Names of directories with sockets stay short.

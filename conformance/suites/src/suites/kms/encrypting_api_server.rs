@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::plugin_process::KmsPluginProcess;
 use super::{KmsSuiteFixture, expect_that};
-use crate::suites::failed_with_causes;
 use crate::suites::etcd_client::EtcdClient;
+use crate::suites::failed_with_causes;
 
 /// An API server with its store.
 #[derive(Debug)]
@@ -34,7 +34,8 @@ impl EncryptingApiServer {
         stage: &KmsSuiteFixture,
         providers: &[(&str, &KmsPluginProcess)],
     ) -> Result<Self, Failed> {
-        let configuration = stage.directory.join(format!("encryption-{}.json", stage.next_instance_number()));
+        let configuration =
+            stage.directory.join(format!("encryption-{}.json", stage.next_instance_number()));
         write_encryption_configuration(&configuration, providers)?;
         let programs = &stage.programs;
         let options =
@@ -49,7 +50,10 @@ impl EncryptingApiServer {
     }
 
     /// Starts the API server anew with other providers; the store stays.
-    pub(super) async fn restart(&self, providers: &[(&str, &KmsPluginProcess)]) -> Result<(), Failed> {
+    pub(super) async fn restart(
+        &self,
+        providers: &[(&str, &KmsPluginProcess)],
+    ) -> Result<(), Failed> {
         write_encryption_configuration(&self.configuration, providers)?;
         self.plane.kill_api_server();
         self.plane.start_api_server().await.map_err(failed_with_causes)
@@ -64,7 +68,9 @@ impl EncryptingApiServer {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{name}");
         let (status, told) = self.send_request(Method::PUT, &path, Some(&object)).await?;
         if status != 404 {
-            return expect_that(status == 200, || format!("{name} is not written: {status} {told}"));
+            return expect_that(status == 200, || {
+                format!("{name} is not written: {status} {told}")
+            });
         }
         let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets");
         let (status, told) = self.send_request(Method::POST, &path, Some(&object)).await?;
@@ -143,7 +149,10 @@ impl EncryptingApiServer {
     }
 }
 
-fn write_encryption_configuration(file: &Path, providers: &[(&str, &KmsPluginProcess)]) -> Result<(), Failed> {
+fn write_encryption_configuration(
+    file: &Path,
+    providers: &[(&str, &KmsPluginProcess)],
+) -> Result<(), Failed> {
     let kms = |(name, instance): &(&str, &KmsPluginProcess)| {
         let endpoint = format!("unix://{}", instance.socket_path().display());
         let kms =

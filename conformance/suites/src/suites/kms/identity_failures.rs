@@ -9,7 +9,10 @@ use libtest_mimic::{Failed, Trial};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{EncryptingApiServer, KmsPluginProcess, KmsPluginOptions, KmsPluginKind, KmsSuiteFixture, failed_with_causes, expect_that, trial};
+use super::{
+    EncryptingApiServer, KmsPluginKind, KmsPluginOptions, KmsPluginProcess, KmsSuiteFixture,
+    expect_that, failed_with_causes, trial,
+};
 
 pub(super) fn trials(stage: &Arc<KmsSuiteFixture>) -> Vec<Trial> {
     vec![
@@ -86,7 +89,8 @@ async fn revoked_permission(stage: &KmsSuiteFixture) -> Result<(), Failed> {
 }
 
 async fn kms_client_id(stage: &KmsSuiteFixture) -> Result<String, Failed> {
-    let world: SeedComponents = stage.azure.control_api().get("world").await.map_err(failed_with_causes)?;
+    let world: SeedComponents =
+        stage.azure.control_api().get("world").await.map_err(failed_with_causes)?;
     let kms = world.components.into_iter().find(|it| it.component == "kms");
     Ok(kms.ok_or("the world has no kms")?.client_id)
 }
@@ -101,7 +105,14 @@ async fn set_application_deleted(stage: &KmsSuiteFixture, is_gone: bool) -> Resu
     if !is_gone {
         rule["times"] = json!(0);
     }
-    drop(stage.azure.control_api().post::<Value>("faults", &rule).await.map_err(failed_with_causes)?);
+    drop(
+        stage
+            .azure
+            .control_api()
+            .post::<Value>("faults", &rule)
+            .await
+            .map_err(failed_with_causes)?,
+    );
     Ok(())
 }
 
@@ -113,7 +124,8 @@ async fn count_refused_tokens(stage: &KmsSuiteFixture) -> Result<usize, Failed> 
     struct FaultRequestLog {
         value: Vec<Value>,
     }
-    let ledger: FaultRequestLog = stage.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
+    let ledger: FaultRequestLog =
+        stage.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
     Ok(ledger.value.iter().filter(|entry| entry["fault"] == APPLICATION_RULE).count())
 }
 
@@ -176,13 +188,19 @@ async fn expect_failure_while_deleted(
             expect_that(told.contains(part), || format!("/healthz does not say {part:?}: {told}"))?;
         }
         let took = clock.monotonic().saturating_sub(began);
-        if count_refused_tokens(stage).await?.saturating_sub(before) >= TOKEN_ERRORS_UNTIL_MAX_BACKOFF {
+        if count_refused_tokens(stage).await?.saturating_sub(before)
+            >= TOKEN_ERRORS_UNTIL_MAX_BACKOFF
+        {
             break took;
         }
-        expect_that(took < HEALTH_TIMEOUT + TOKEN_ERROR_CACHE_TIME, || format!("Entra was asked too seldom in {took:?}"))?;
+        expect_that(took < HEALTH_TIMEOUT + TOKEN_ERROR_CACHE_TIME, || {
+            format!("Entra was asked too seldom in {took:?}")
+        })?;
         clock.sleep(Duration::from_millis(250)).await;
     };
-    expect_that(took >= MIN_TOKEN_ERROR_BACKOFF, || format!("Entra was asked {TOKEN_ERRORS_UNTIL_MAX_BACKOFF} times in {took:?}"))?;
+    expect_that(took >= MIN_TOKEN_ERROR_BACKOFF, || {
+        format!("Entra was asked {TOKEN_ERRORS_UNTIL_MAX_BACKOFF} times in {took:?}")
+    })?;
     expect_that(plugin.fetch_health_page("/livez").await?.0 == 200, || "/livez fails".to_owned())?;
     server.expect_secret_value("one", VALUE).await
 }

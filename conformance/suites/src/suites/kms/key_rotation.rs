@@ -76,12 +76,16 @@ async fn plugin_restarts_under_load(stage: &KmsSuiteFixture) -> Result<(), Faile
     let mut written = 0;
     for round in 0..3 {
         for _ in 0..20 {
-            server.write_secret(&format!("s{written}"), &format!("{SECRET_VALUE}-{written}")).await?;
+            server
+                .write_secret(&format!("s{written}"), &format!("{SECRET_VALUE}-{written}"))
+                .await?;
             written += 1;
         }
         plugin.kill();
         for _ in 0..20 {
-            server.write_secret(&format!("s{written}"), &format!("{SECRET_VALUE}-{written}")).await?;
+            server
+                .write_secret(&format!("s{written}"), &format!("{SECRET_VALUE}-{written}"))
+                .await?;
             written += 1;
         }
         plugin.restart().await?;
@@ -111,7 +115,10 @@ async fn replica_reads_secrets(stage: &KmsSuiteFixture) -> Result<(), Failed> {
 }
 
 /// However many ask for the status, the vault is asked for one proof in ten seconds.
-async fn status_calls_share_one_proof(stage: &KmsSuiteFixture, plugin: &super::KmsPluginProcess) -> Result<(), Failed> {
+async fn status_calls_share_one_proof(
+    stage: &KmsSuiteFixture,
+    plugin: &super::KmsPluginProcess,
+) -> Result<(), Failed> {
     let clock = SystemClock::new();
     let (before, began) = (stage.vault_request_count().await?, clock.monotonic());
     let mut asking = tokio::task::JoinSet::new();
@@ -125,5 +132,7 @@ async fn status_calls_share_one_proof(stage: &KmsSuiteFixture, plugin: &super::K
     let took = clock.monotonic().saturating_sub(began).as_secs();
     let most = usize::try_from(2 * (took / 10 + 2))?;
     let found = stage.vault_request_count().await?.saturating_sub(before);
-    expect_that(found <= most, || format!("200 questions in {took} s cost the vault {found} requests"))
+    expect_that(found <= most, || {
+        format!("200 questions in {took} s cost the vault {found} requests")
+    })
 }

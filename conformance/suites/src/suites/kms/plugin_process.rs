@@ -77,11 +77,21 @@ impl KmsPluginProcess {
                 command.push(format!("--ciphertext-layout={layout}"));
                 (stage.programs.lanyard.clone(), stage.azure.lanyard_environment())
             }
-            KmsPluginKind::Upstream => (stage.programs.kubernetes_kms.clone(), stage.azure.client_environment()),
+            KmsPluginKind::Upstream => {
+                (stage.programs.kubernetes_kms.clone(), stage.azure.client_environment())
+            }
         };
         let directory = stage.directory.clone();
-        let mut instance =
-            Self { daemon: None, command, program, environment, name, directory, socket, health_port: health };
+        let mut instance = Self {
+            daemon: None,
+            command,
+            program,
+            environment,
+            name,
+            directory,
+            socket,
+            health_port: health,
+        };
         instance.restart().await?;
         Ok(instance)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lanyard_grpc::{kms_v1beta1, kms_v2};
 use libtest_mimic::{Failed, Trial};
 
-use super::{KmsPluginProcess, KmsSuiteFixture, failed_with_causes, expect_that, trial};
+use super::{KmsPluginProcess, KmsSuiteFixture, expect_that, failed_with_causes, trial};
 
 pub(super) fn trials(stage: &Arc<KmsSuiteFixture>) -> Vec<Trial> {
     vec![
@@ -28,8 +28,10 @@ async fn v2_plugins_read_each_other(stage: &KmsSuiteFixture) -> Result<(), Faile
         let mut client = instance.v2_client();
         async move { client.status(kms_v2::StatusRequest {}).await.map(tonic::Response::into_inner) }
     };
-    let (their_status, our_status) =
-        (status(&theirs).await.map_err(failed_with_causes)?, status(&upstream).await.map_err(failed_with_causes)?);
+    let (their_status, our_status) = (
+        status(&theirs).await.map_err(failed_with_causes)?,
+        status(&upstream).await.map_err(failed_with_causes)?,
+    );
     expect_that(their_status == our_status, || format!("{their_status:?} {our_status:?}"))?;
 
     for (writer, reader) in [
@@ -42,7 +44,9 @@ async fn v2_plugins_read_each_other(stage: &KmsSuiteFixture) -> Result<(), Faile
         let new = encrypt_seed(writer).await?;
         let request = decrypt_request(new);
         let plain = reader.v2_client().decrypt(request).await.map_err(failed_with_causes)?;
-        expect_that(plain.get_ref().plaintext == PLAINTEXT_SEED, || "another plaintext".to_owned())?;
+        expect_that(plain.get_ref().plaintext == PLAINTEXT_SEED, || {
+            "another plaintext".to_owned()
+        })?;
     }
     // The same annotations, with values for those that both know from the reply.
     let (their_new, our_new) = (encrypt_seed(&theirs).await?, encrypt_seed(&upstream).await?);
@@ -60,7 +64,8 @@ async fn v2_plugins_read_each_other(stage: &KmsSuiteFixture) -> Result<(), Faile
 }
 
 async fn encrypt_seed(instance: &KmsPluginProcess) -> Result<kms_v2::EncryptResponse, Failed> {
-    let request = kms_v2::EncryptRequest { plaintext: PLAINTEXT_SEED.to_vec(), uid: "case".to_owned() };
+    let request =
+        kms_v2::EncryptRequest { plaintext: PLAINTEXT_SEED.to_vec(), uid: "case".to_owned() };
     Ok(instance.v2_client().encrypt(request).await.map_err(failed_with_causes)?.into_inner())
 }
 
@@ -75,8 +80,15 @@ async fn v1_plugins_read_each_other(stage: &KmsSuiteFixture) -> Result<(), Faile
     let openshift = stage.start_lanyard_plugin("openshift", &stage.key, "openshift").await?;
     let version = || "v1beta1".to_owned();
     for (writer, reader) in [(&theirs, &upstream), (&upstream, &theirs), (&openshift, &upstream)] {
-        let request = kms_v1beta1::EncryptRequest { version: version(), plain: PLAINTEXT_SEED.to_vec() };
-        let cipher = writer.v1_client().encrypt(request).await.map_err(failed_with_causes)?.into_inner().cipher;
+        let request =
+            kms_v1beta1::EncryptRequest { version: version(), plain: PLAINTEXT_SEED.to_vec() };
+        let cipher = writer
+            .v1_client()
+            .encrypt(request)
+            .await
+            .map_err(failed_with_causes)?
+            .into_inner()
+            .cipher;
         let request = kms_v1beta1::DecryptRequest { version: version(), cipher };
         let plain = reader.v1_client().decrypt(request).await.map_err(failed_with_causes)?;
         expect_that(plain.get_ref().plain == PLAINTEXT_SEED, || "another plaintext".to_owned())?;
@@ -86,7 +98,10 @@ async fn v1_plugins_read_each_other(stage: &KmsSuiteFixture) -> Result<(), Faile
         let request = kms_v1beta1::VersionRequest { version: "v1beta1".to_owned() };
         async move { client.version(request).await.map(tonic::Response::into_inner) }
     };
-    let (their, our) = (told(&theirs).await.map_err(failed_with_causes)?, told(&upstream).await.map_err(failed_with_causes)?);
+    let (their, our) = (
+        told(&theirs).await.map_err(failed_with_causes)?,
+        told(&upstream).await.map_err(failed_with_causes)?,
+    );
     let names = (their.version == our.version, their.runtime_name == our.runtime_name);
     expect_that(names == (true, true), || format!("{their:?} {our:?}"))
 }
@@ -132,9 +147,10 @@ async fn error_messages_match(stage: &KmsSuiteFixture) -> Result<(), Failed> {
     for request in cases {
         let their = decrypt_error(&theirs, request.clone()).await?;
         let our = decrypt_error(&ours, request).await?;
-        expect_that(their.code() == our.code() && our.message().starts_with(their.message()), || {
-            format!("they: {their}\nwe: {our}")
-        })?;
+        expect_that(
+            their.code() == our.code() && our.message().starts_with(their.message()),
+            || format!("they: {their}\nwe: {our}"),
+        )?;
     }
     // What the vault refuses differs in the vault's words alone.
     let flipped =

@@ -20,11 +20,19 @@ use crate::waiting::{eventually, sleep};
 
 pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "classes::one_watch_serves_a_namespace_without_lists", one_watch_per_namespace),
+        trial(
+            stage,
+            "classes::one_watch_serves_a_namespace_without_lists",
+            one_watch_per_namespace,
+        ),
         trial(stage, "classes::change_event_carries_the_new_class", change_is_reported),
         trial(stage, "classes::class_created_later_is_found", class_created_later),
         trial(stage, "classes::watch_of_an_idle_namespace_ends", idle_namespace_is_dropped),
-        trial(stage, "classes::last_known_class_is_served_during_an_outage", last_known_class_during_outage),
+        trial(
+            stage,
+            "classes::last_known_class_is_served_during_an_outage",
+            last_known_class_during_outage,
+        ),
         trial(stage, "classes::a_kubeconfig_is_enough_to_connect", kubeconfig_connects),
     ]
 }
@@ -180,7 +188,9 @@ async fn kubeconfig_connects(world: KubernetesTrialFixture) -> Result<(), Failed
     world.create_class("c", json!({"provider": "azure"})).await?;
     let access = ApiAccess::Kubeconfig(world.plane.kubeconfig_path(ControlPlane::ADMINISTRATOR));
     let agent = UserAgent::from_static("lanyard-conformance/1.0");
-    let api = NodeKubernetesApi::new(KubernetesApi::connect(&access, agent, SystemClock::shared()).await?);
+    let api = NodeKubernetesApi::new(
+        KubernetesApi::connect(&access, agent, SystemClock::shared()).await?,
+    );
     api.probe().await?;
     let classes = KubeClassCache::new(api, KubeClassCacheSettings::default());
     classes.class(&world.namespace, "c").await?;

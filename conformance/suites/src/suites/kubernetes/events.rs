@@ -7,7 +7,7 @@ use lanyard_node::{PodEvent, PodEventKind, Reporter};
 use lanyard_vocabulary::OutcomeCode;
 use libtest_mimic::{Failed, Trial};
 
-use super::pod_status::{volume_report, start_reporter};
+use super::pod_status::{start_reporter, volume_report};
 use super::trial_fixture::KubernetesTrialFixture;
 use super::{KubernetesSuiteFixture, trial};
 use crate::suites::expect_equal;
@@ -37,14 +37,16 @@ async fn one_event_per_transition(world: KubernetesTrialFixture) -> Result<(), F
     }
     reporter.emit_event(pod_notice(&world, PodEventKind::Recovered(OutcomeCode::VaultThrottled)));
     reporter.emit_event(pod_notice(&world, PodEventKind::MountRotationComplete));
-    eventually("there are three events", async || Ok(list_events(&world).await?.len() >= 3)).await?;
+    eventually("there are three events", async || Ok(list_events(&world).await?.len() >= 3))
+        .await?;
     let mut reasons: Vec<_> =
         list_events(&world).await?.into_iter().filter_map(|it| it.reason).collect();
     reasons.sort();
     let expected = ["MountRotationComplete", "Recovered", "VaultThrottled"];
     expect_equal("reasons", reasons, expected.map(str::to_owned).to_vec())?;
     expect_equal("writes", counted.take_writes().len(), 3)?;
-    let event = list_events(&world).await?.into_iter().find(|it| it.type_.as_deref() == Some("Warning"));
+    let event =
+        list_events(&world).await?.into_iter().find(|it| it.type_.as_deref() == Some("Warning"));
     let event = event.ok_or("there is no warning")?;
     expect_equal("the object", event.involved_object.name.as_deref(), Some("p"))?;
     expect_equal("the message", event.message.as_deref(), Some("told"))

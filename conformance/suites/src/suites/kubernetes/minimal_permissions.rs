@@ -7,9 +7,9 @@ use lanyard_node::{ClassError, ClassSource, KubeClassCache, KubeClassCacheSettin
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::pod_status::{volume_report, start_reporter};
+use super::pod_status::{start_reporter, volume_report};
 use super::trial_fixture::KubernetesTrialFixture;
-use super::{NODE_PLUGIN_USER, KubernetesSuiteFixture, trial};
+use super::{KubernetesSuiteFixture, NODE_PLUGIN_USER, trial};
 use crate::suites::expect_equal;
 use crate::waiting::eventually;
 
@@ -22,7 +22,11 @@ pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
 }
 
 /// Gives the node plugin rights in the whole cluster.
-pub(super) async fn grant_cluster_role(world: &KubernetesTrialFixture, name: &str, rules: Value) -> Result<(), Failed> {
+pub(super) async fn grant_cluster_role(
+    world: &KubernetesTrialFixture,
+    name: &str,
+    rules: Value,
+) -> Result<(), Failed> {
     let parameters = PatchParams::apply("trial").force();
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",

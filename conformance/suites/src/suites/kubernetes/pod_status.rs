@@ -7,7 +7,8 @@ use lanyard_api::{SecretProviderClassPodStatus, VolumeStatusReport};
 use lanyard_cluster::ControlPlane;
 use lanyard_keyvault::VolumePod;
 use lanyard_node::{
-    PodEventQueue, KubeReporter, KubeReporterSettings, ProviderObjectVersion, Reporter, VolumeReport,
+    KubeReporter, KubeReporterSettings, PodEventQueue, ProviderObjectVersion, Reporter,
+    VolumeReport,
 };
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
@@ -18,14 +19,42 @@ use crate::suites::expect_equal;
 
 pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "reports::report_is_written_as_upstream_pod_status", report_becomes_pod_status),
+        trial(
+            stage,
+            "reports::report_is_written_as_upstream_pod_status",
+            report_becomes_pod_status,
+        ),
         trial(stage, "reports::equal_report_causes_no_write", equal_reports_need_no_write),
-        trial(stage, "reports::pod_status_is_handed_over_from_and_to_upstream", upstream_status_is_taken_over),
-        trial(stage, "reports::two_volumes_of_one_class_do_not_overwrite_each_other", volumes_of_one_class_stay_separate),
-        trial(stage, "reports::two_pods_of_one_name_do_not_overwrite_each_other", pods_with_one_status_name_stay_separate),
-        trial(stage, "reports::pod_status_of_a_former_pod_is_taken_over", status_of_former_pod_is_taken_over),
-        trial(stage, "reports::deleted_pod_status_is_created_again", deleted_status_is_created_again),
-        trial(stage, "reports::a_hundred_volumes_are_reported_side_by_side", hundred_volumes_in_parallel),
+        trial(
+            stage,
+            "reports::pod_status_is_handed_over_from_and_to_upstream",
+            upstream_status_is_taken_over,
+        ),
+        trial(
+            stage,
+            "reports::two_volumes_of_one_class_do_not_overwrite_each_other",
+            volumes_of_one_class_stay_separate,
+        ),
+        trial(
+            stage,
+            "reports::two_pods_of_one_name_do_not_overwrite_each_other",
+            pods_with_one_status_name_stay_separate,
+        ),
+        trial(
+            stage,
+            "reports::pod_status_of_a_former_pod_is_taken_over",
+            status_of_former_pod_is_taken_over,
+        ),
+        trial(
+            stage,
+            "reports::deleted_pod_status_is_created_again",
+            deleted_status_is_created_again,
+        ),
+        trial(
+            stage,
+            "reports::a_hundred_volumes_are_reported_side_by_side",
+            hundred_volumes_in_parallel,
+        ),
     ]
 }
 
@@ -34,10 +63,17 @@ pub(super) fn start_reporter(counted: &CountingNodeApi, node: &str) -> KubeRepor
     KubeReporter::new(counted.api.clone(), node, events, KubeReporterSettings::default())
 }
 
-pub(super) fn volume_report(world: &KubernetesTrialFixture, pod: &str, uid: &str, volume: &str) -> VolumeReport {
+pub(super) fn volume_report(
+    world: &KubernetesTrialFixture,
+    pod: &str,
+    uid: &str,
+    volume: &str,
+) -> VolumeReport {
     let target = format!("/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/{volume}/mount");
-    let object =
-        |id: &str, version: &str| ProviderObjectVersion { id: id.to_owned(), version: version.to_owned() };
+    let object = |id: &str, version: &str| ProviderObjectVersion {
+        id: id.to_owned(),
+        version: version.to_owned(),
+    };
     VolumeReport {
         pod: VolumePod {
             namespace: world.namespace.clone(),
@@ -48,7 +84,10 @@ pub(super) fn volume_report(world: &KubernetesTrialFixture, pod: &str, uid: &str
         class_name: "c".to_owned(),
         target: PathBuf::from(target),
         objects: vec![object("secret/a", "1"), object("secret/b", "2")],
-        facts: VolumeStatusReport { last_good_hop: Some("file".to_owned()), ..VolumeStatusReport::default() },
+        facts: VolumeStatusReport {
+            last_good_hop: Some("file".to_owned()),
+            ..VolumeStatusReport::default()
+        },
     }
 }
 
@@ -56,7 +95,10 @@ fn pod_status_name(world: &KubernetesTrialFixture, pod: &str) -> String {
     format!("{pod}-{}-c", world.namespace)
 }
 
-async fn read_pod_status(world: &KubernetesTrialFixture, name: &str) -> Result<SecretProviderClassPodStatus, Failed> {
+async fn read_pod_status(
+    world: &KubernetesTrialFixture,
+    name: &str,
+) -> Result<SecretProviderClassPodStatus, Failed> {
     Ok(world.api::<SecretProviderClassPodStatus>().get(name).await?)
 }
 
@@ -190,12 +232,15 @@ async fn upstream_status_is_taken_over(world: KubernetesTrialFixture) -> Result<
 }
 
 async fn volumes_of_one_class_stay_separate(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    let (one, two) = (volume_report(&world, "p", "u", "one"), volume_report(&world, "p", "u", "two"));
+    let (one, two) =
+        (volume_report(&world, "p", "u", "one"), volume_report(&world, "p", "u", "two"));
     expect_separate_statuses(&world, &one, &two).await
 }
 
 /// Names of pods, namespaces and classes may hold the hyphen that stands between them.
-async fn pods_with_one_status_name_stay_separate(world: KubernetesTrialFixture) -> Result<(), Failed> {
+async fn pods_with_one_status_name_stay_separate(
+    world: KubernetesTrialFixture,
+) -> Result<(), Failed> {
     let namespace = &world.namespace;
     let mut one = volume_report(&world, "p", "one", "v");
     one.class_name = format!("q-{namespace}-c");
@@ -206,7 +251,11 @@ async fn pods_with_one_status_name_stay_separate(world: KubernetesTrialFixture) 
 }
 
 /// Two volumes of one plain name have two objects, and keep them.
-async fn expect_separate_statuses(world: &KubernetesTrialFixture, one: &VolumeReport, two: &VolumeReport) -> Result<(), Failed> {
+async fn expect_separate_statuses(
+    world: &KubernetesTrialFixture,
+    one: &VolumeReport,
+    two: &VolumeReport,
+) -> Result<(), Failed> {
     let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let first = start_reporter(&counted, "node");
     let (a, b) = tokio::join!(first.report_status(one), first.report_status(two));
@@ -271,7 +320,9 @@ async fn hundred_volumes_in_parallel(world: KubernetesTrialFixture) -> Result<()
     let reports: Vec<_> = (0..100)
         .map(|number| volume_report(&world, &format!("p{number}"), &format!("u{number}"), "v"))
         .collect();
-    for outcome in futures::future::join_all(reports.iter().map(|it| reporter.report_status(it))).await {
+    for outcome in
+        futures::future::join_all(reports.iter().map(|it| reporter.report_status(it))).await
+    {
         outcome?;
     }
     expect_equal("writes", counted.take_writes().len(), 100)?;

@@ -11,8 +11,8 @@ use lanyard_clock::SystemClock;
 use lanyard_cluster::ControlPlane;
 use lanyard_node::rotation::PollInterval;
 use lanyard_node::{
-    FileEntry, KubeClassCache, KubeClassCacheSettings, Reporter, SecretSync, SecretSyncSettings, AtomicVolume,
-    VolumeReport,
+    AtomicVolume, FileEntry, KubeClassCache, KubeClassCacheSettings, Reporter, SecretSync,
+    SecretSyncSettings, VolumeReport,
 };
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
@@ -20,19 +20,35 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use super::minimal_permissions::grant_cluster_role;
-use super::pod_status::{volume_report, start_reporter};
+use super::pod_status::{start_reporter, volume_report};
 use super::trial_fixture::{CountingNodeApi, KubernetesTrialFixture};
-use super::{NODE_PLUGIN_USER, KubernetesSuiteFixture, trial};
+use super::{KubernetesSuiteFixture, NODE_PLUGIN_USER, trial};
 use crate::suites::expect_equal;
 use crate::waiting::{eventually, sleep};
 
 pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "sync::secret_follows_its_volume_and_keeps_foreign_fields", secret_follows_volume),
-        trial(stage, "sync::upstream_secret_is_taken_over_with_its_owners", upstream_secret_is_taken_over),
-        trial(stage, "sync::older_volume_does_not_overwrite_a_newer_one", older_volume_does_not_overwrite),
+        trial(
+            stage,
+            "sync::secret_follows_its_volume_and_keeps_foreign_fields",
+            secret_follows_volume,
+        ),
+        trial(
+            stage,
+            "sync::upstream_secret_is_taken_over_with_its_owners",
+            upstream_secret_is_taken_over,
+        ),
+        trial(
+            stage,
+            "sync::older_volume_does_not_overwrite_a_newer_one",
+            older_volume_does_not_overwrite,
+        ),
         trial(stage, "sync::a_tampered_path_is_not_read", tampered_path_is_not_read),
-        trial(stage, "sync::failing_secret_is_reported_and_does_not_block_others", failing_secret_does_not_block_others),
+        trial(
+            stage,
+            "sync::failing_secret_is_reported_and_does_not_block_others",
+            failing_secret_does_not_block_others,
+        ),
         trial(stage, "sync::manually_changed_secret_is_restored", changed_secret_is_restored),
         trial(stage, "sync::secrets_are_updated_after_an_api_server_outage", api_server_outage),
         trial(stage, "sync::role_is_required_and_sufficient", role_is_required_and_sufficient),
@@ -77,7 +93,13 @@ impl SecretSyncNode {
         };
         let sync = SecretSync::new(counted.api.clone(), Arc::clone(&classes), reporter, settings);
         let controller = tokio::spawn(sync.run());
-        Ok(Self { name, counting_api: counted, kubelet_directory: kubelet, controller, _classes: classes })
+        Ok(Self {
+            name,
+            counting_api: counted,
+            kubelet_directory: kubelet,
+            controller,
+            _classes: classes,
+        })
     }
 
     /// A running pod with a volume of the class `c` that holds these files.
@@ -100,7 +122,11 @@ impl SecretSyncNode {
     }
 
     /// The volume holds these files from now on, and the pod status says so.
-    async fn publish_files(&self, mounted: &mut MountedPodVolume, files: &[(&str, &str)]) -> Result<(), Failed> {
+    async fn publish_files(
+        &self,
+        mounted: &mut MountedPodVolume,
+        files: &[(&str, &str)],
+    ) -> Result<(), Failed> {
         let entries: Result<Vec<_>, Failed> = files
             .iter()
             .map(|(path, content)| Ok(FileEntry::new(path.parse()?, content.as_bytes(), 0o600)))
@@ -154,13 +180,20 @@ fn class_manifest(secrets: &[&str]) -> Value {
     json!({"provider": "azure", "secretObjects": objects})
 }
 
-async fn secret_value(world: &KubernetesTrialFixture, name: &str) -> Result<Option<String>, Failed> {
+async fn secret_value(
+    world: &KubernetesTrialFixture,
+    name: &str,
+) -> Result<Option<String>, Failed> {
     let secret = world.api::<Secret>().get_opt(name).await?;
     let data = secret.and_then(|it| it.data).unwrap_or_default();
     Ok(data.get("password").map(|it| String::from_utf8_lossy(&it.0).into_owned()))
 }
 
-async fn wait_for_secret_value(world: &KubernetesTrialFixture, name: &str, expected: &str) -> Result<(), Failed> {
+async fn wait_for_secret_value(
+    world: &KubernetesTrialFixture,
+    name: &str,
+    expected: &str,
+) -> Result<(), Failed> {
     eventually(&format!("Secret {name} says {expected}"), async || {
         Ok(secret_value(world, name).await?.as_deref() == Some(expected))
     })
@@ -168,7 +201,11 @@ async fn wait_for_secret_value(world: &KubernetesTrialFixture, name: &str, expec
 }
 
 /// Lets the controller look at everything once more, and waits until it has.
-async fn trigger_resync(world: &KubernetesTrialFixture, node: &SecretSyncNode, stamp: &str) -> Result<(), Failed> {
+async fn trigger_resync(
+    world: &KubernetesTrialFixture,
+    node: &SecretSyncNode,
+    stamp: &str,
+) -> Result<(), Failed> {
     sleep(SETTLE_TIME).await;
     node.counting_api.take_requests();
     let patch = json!({"metadata": {"annotations": {"lanyard.dev/refresh": stamp}}});
@@ -318,7 +355,12 @@ async fn failing_secret_does_not_block_others(world: KubernetesTrialFixture) -> 
     })
     .await?;
     expect_equal("the other", secret_value(&world, "broken").await?, None)?;
-    world.merge_patch::<SecretProviderClass>("c", json!({"spec": class_manifest(&["broken", "good"])})).await?;
+    world
+        .merge_patch::<SecretProviderClass>(
+            "c",
+            json!({"spec": class_manifest(&["broken", "good"])}),
+        )
+        .await?;
     wait_for_secret_value(&world, "broken", "value").await?;
     eventually("the pod is told that it is well", async || {
         let events = events.list(&ListParams::default()).await?.items;
@@ -367,7 +409,8 @@ async fn api_server_outage(world: KubernetesTrialFixture) -> Result<(), Failed> 
 async fn role_is_required_and_sufficient(world: KubernetesTrialFixture) -> Result<(), Failed> {
     world.create_class("c", class_manifest(&["s"])).await?;
     grant_cluster_role(&world, "node", world.permissions.base_rules.clone()).await?;
-    grant_cluster_role(&world, "node-sync", world.permissions.secret_sync_rules_without_secrets()).await?;
+    grant_cluster_role(&world, "node-sync", world.permissions.secret_sync_rules_without_secrets())
+        .await?;
     let node = SecretSyncNode::start(&world, "node", NODE_PLUGIN_USER).await?;
     eventually("the rights are there", async || {
         let probe = volume_report(&world, "probe", "u", "v");

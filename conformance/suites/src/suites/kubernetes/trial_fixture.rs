@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tower::util::MapRequestLayer;
 
 use super::{ChartPermissions, KubernetesSuiteFixture};
-use crate::api_server::{user_client, client_config, create_trial_namespace};
+use crate::api_server::{client_config, create_trial_namespace, user_client};
 
 /// A namespace, and who acts in it.
 pub(super) struct KubernetesTrialFixture {

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::node_stack::NodeStackKind;
 use super::{NodeBenchmarkFixture, failed_with_causes};
-use crate::class_manifests::{self, ClassIdentityMode};
 use crate::azure_target::SignInMethod;
-use crate::driver_processes::{UNMANAGED_NODE_NAME, DriverFixtureDirectory};
+use crate::class_manifests::{self, ClassIdentityMode};
+use crate::driver_processes::{DriverFixtureDirectory, UNMANAGED_NODE_NAME};
 use crate::volume::TestVolume;
 
 const NAMESPACE_COUNT: usize = 1_000;
@@ -30,7 +30,11 @@ pub(super) struct NodeLoad {
 impl NodeLoad {
     /// Writes namespaces and classes.
     pub(super) async fn create(stage: &NodeBenchmarkFixture) -> Result<Self, Failed> {
-        stage.suite_cluster.kubectl.run(&["apply", "--filename", &stage.crd_directory]).map_err(failed_with_causes)?;
+        stage
+            .suite_cluster
+            .kubectl
+            .run(&["apply", "--filename", &stage.crd_directory])
+            .map_err(failed_with_causes)?;
         let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": UNMANAGED_NODE_NAME } });
         stage.suite_cluster.kubectl.apply(&node).map_err(failed_with_causes)?;
         let secrets = component_secrets(stage).await?;
@@ -45,7 +49,10 @@ impl NodeLoad {
             .map(|number| {
                 let secret = &secrets[number % secrets.len()];
                 let objects = [format!("objectName: {secret}\nobjectType: secret")];
-                let (namespace, name) = (namespace_name(number / CLASSES_PER_NAMESPACE), class_name(number % CLASSES_PER_NAMESPACE));
+                let (namespace, name) = (
+                    namespace_name(number / CLASSES_PER_NAMESPACE),
+                    class_name(number % CLASSES_PER_NAMESPACE),
+                );
                 let mode = ClassIdentityMode::ManagedIdentity;
                 class_manifests::class_manifest(&namespace, &name, "azure", mode, &inputs, &objects)
             })
@@ -57,16 +64,27 @@ impl NodeLoad {
 
     /// The volumes of one side, each with a pod of a node that nobody runs: without one, its pod
     /// status would be collected and written again.
-    pub(super) fn volumes(stage: &NodeBenchmarkFixture, nook: &DriverFixtureDirectory, who: NodeStackKind) -> Result<Vec<TestVolume>, Failed> {
+    pub(super) fn volumes(
+        stage: &NodeBenchmarkFixture,
+        nook: &DriverFixtureDirectory,
+        who: NodeStackKind,
+    ) -> Result<Vec<TestVolume>, Failed> {
         let mut volumes: Vec<TestVolume> = (0..VOLUME_COUNT)
             .map(|number| {
-                let (namespace, class) = (namespace_name(number / CLASSES_PER_NAMESPACE), class_name(number % CLASSES_PER_NAMESPACE));
+                let (namespace, class) = (
+                    namespace_name(number / CLASSES_PER_NAMESPACE),
+                    class_name(number % CLASSES_PER_NAMESPACE),
+                );
                 let pod = format!("{}-{number}", who.short_name());
                 TestVolume::new(&nook.kubelet_directory(), &namespace, &pod, &class)
             })
             .collect();
         create_objects(stage, &volumes.iter().map(TestVolume::pod_object).collect::<Vec<_>>())?;
-        let found = stage.suite_cluster.kubectl.get_json(&["pods", "--all-namespaces"]).map_err(failed_with_causes)?;
+        let found = stage
+            .suite_cluster
+            .kubectl
+            .get_json(&["pods", "--all-namespaces"])
+            .map_err(failed_with_causes)?;
         let found = found["items"].as_array().cloned().unwrap_or_default();
         let ids: BTreeMap<&str, &str> = found
             .iter()
@@ -83,9 +101,13 @@ impl NodeLoad {
     }
 
     /// How many requests the vault has had.
-    pub(super) async fn vault_request_count(&self, stage: &NodeBenchmarkFixture) -> Result<u64, Failed> {
+    pub(super) async fn vault_request_count(
+        &self,
+        stage: &NodeBenchmarkFixture,
+    ) -> Result<u64, Failed> {
         // What fell out of the ledger is known by the numbers of what is left.
-        let ledger: Value = stage.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
+        let ledger: Value =
+            stage.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
         let entries = ledger["value"].as_array().cloned().unwrap_or_default();
         let count =
             entries.iter().filter(|entry| entry["host"] == self.vault_host.as_str()).count();
@@ -94,7 +116,11 @@ impl NodeLoad {
 
     /// How many writes of pod statuses the API server has had.
     pub(super) fn pod_status_write_count(stage: &NodeBenchmarkFixture) -> Result<u64, Failed> {
-        let page = stage.suite_cluster.kubectl.run(&["get", "--raw", "/metrics"]).map_err(failed_with_causes)?;
+        let page = stage
+            .suite_cluster
+            .kubectl
+            .run(&["get", "--raw", "/metrics"])
+            .map_err(failed_with_causes)?;
         Ok(page.lines().filter_map(pod_status_writes_of_line).sum())
     }
 }

@@ -11,7 +11,7 @@ use rustix::fs::{Advice, fadvise};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::{ROTATION_INTERVAL, NodeBenchmarkFixture, failed_with_causes, count_to_f64};
+use super::{NodeBenchmarkFixture, ROTATION_INTERVAL, count_to_f64, failed_with_causes};
 use crate::daemon::Daemon;
 use crate::driver_processes::{DriverFixtureDirectory, DriverRotation};
 use crate::volume::{CsiDriverClient, TestVolume};
@@ -67,13 +67,18 @@ impl CallDurations {
 }
 
 impl NodeStack {
-    pub(super) async fn start(stage: &NodeBenchmarkFixture, who: NodeStackKind, nook: &DriverFixtureDirectory) -> Result<Self, Failed> {
+    pub(super) async fn start(
+        stage: &NodeBenchmarkFixture,
+        who: NodeStackKind,
+        nook: &DriverFixtureDirectory,
+    ) -> Result<Self, Failed> {
         let rotation = DriverRotation::Every(ROTATION_INTERVAL);
         match who {
             NodeStackKind::Lanyard => {
                 drop_page_cache(&stage.lanyard_program)?;
                 let environment = stage.azure.lanyard_environment();
-                let driver = nook.start_lanyard_node(&stage.lanyard_program, rotation, &environment).await;
+                let driver =
+                    nook.start_lanyard_node(&stage.lanyard_program, rotation, &environment).await;
                 let driver = driver.map_err(failed_with_causes)?;
                 Ok(Self { client: driver.client, daemons: vec![driver.daemon] })
             }
@@ -81,9 +86,14 @@ impl NodeStack {
                 drop_page_cache(&stage.provider_program)?;
                 drop_page_cache(&stage.driver_program)?;
                 let environment = stage.azure.client_environment();
-                let provider = nook.start_upstream_provider(&stage.provider_program, "azure", &environment).await;
+                let provider = nook
+                    .start_upstream_provider(&stage.provider_program, "azure", &environment)
+                    .await;
                 let provider = provider.map_err(failed_with_causes)?;
-                let driver = nook.start_upstream_driver(&stage.driver_program, rotation).await.map_err(failed_with_causes)?;
+                let driver = nook
+                    .start_upstream_driver(&stage.driver_program, rotation)
+                    .await
+                    .map_err(failed_with_causes)?;
                 Ok(Self { client: driver.client, daemons: vec![driver.daemon, provider] })
             }
         }
@@ -100,7 +110,11 @@ impl NodeStack {
     }
 
     /// Publishes every volume, at most `crowd` at once.
-    pub(super) async fn publish_all(&self, volumes: &[TestVolume], crowd: usize) -> Result<CallDurations, Failed> {
+    pub(super) async fn publish_all(
+        &self,
+        volumes: &[TestVolume],
+        crowd: usize,
+    ) -> Result<CallDurations, Failed> {
         let clock = SystemClock::new();
         let gate = Arc::new(Semaphore::new(crowd));
         let begin = clock.monotonic();
@@ -121,7 +135,10 @@ impl NodeStack {
             each.push(call.map_err(failed_with_causes)?.map_err(failed_with_causes)?);
         }
         each.sort_by(f64::total_cmp);
-        Ok(CallDurations { total: milliseconds(clock.monotonic().saturating_sub(begin)), sorted_durations: each })
+        Ok(CallDurations {
+            total: milliseconds(clock.monotonic().saturating_sub(begin)),
+            sorted_durations: each,
+        })
     }
 
     pub(super) async fn unpublish_all(&self, volumes: &[TestVolume]) -> Result<(), Failed> {
@@ -155,7 +172,8 @@ fn milliseconds(time: Duration) -> f64 {
 
 /// The processor time of a process in both modes, in milliseconds (`proc_pid_stat(5)`).
 fn process_cpu_time(daemon: &Daemon) -> Result<f64, Failed> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).map_err(failed_with_causes)?;
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid()))
+        .map_err(failed_with_causes)?;
     // The name before it may hold blanks. `utime` and `stime` are the 14th and 15th field.
     let (_, after) = stat.rsplit_once(')').ok_or("a process has no name")?;
     let ticks = after.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
@@ -168,7 +186,8 @@ const MILLISECONDS_PER_TICK: f64 = 10.0;
 
 /// `VmRSS` of a process.
 fn process_resident_memory(daemon: &Daemon) -> Result<f64, Failed> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).map_err(failed_with_causes)?;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()))
+        .map_err(failed_with_causes)?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kibibytes.map(|it| count_to_f64(it) / 1_024.0).ok_or_else(|| "a process has no memory".into())

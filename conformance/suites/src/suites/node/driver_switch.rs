@@ -8,15 +8,16 @@ use lanyard_cluster::choose_ports;
 use libtest_mimic::Failed;
 use serde_json::json;
 
-use super::probe_pod::{ProbePod, ProbeEvent, PodVolume, file_digests};
-use super::{DRIVER, ROTATION_TIMEOUT, START_TIMEOUT, NodeSuiteFixture, failed_with_causes};
+use super::probe_pod::{PodVolume, ProbeEvent, ProbePod, file_digests};
+use super::{DRIVER, NodeSuiteFixture, ROTATION_TIMEOUT, START_TIMEOUT, failed_with_causes};
+use crate::azure_target::SignInMethod;
 use crate::class_manifests::ClassIdentityMode;
 use crate::daemon::Daemon;
-use crate::azure_target::SignInMethod;
 use crate::registrar::DriverRegistrar;
 use crate::volume::CsiDriverClient;
 
-const CREDENTIAL_OBJECT: &str = "objectName: {component}\nobjectType: secret\nobjectAlias: credential";
+const CREDENTIAL_OBJECT: &str =
+    "objectName: {component}\nobjectType: secret\nobjectAlias: credential";
 const CREDENTIAL_FILE: &str = "credential";
 
 /// Upstream's node side: driver, provider, and what a sidecar does.
@@ -31,7 +32,12 @@ pub(super) async fn switch_drivers(stage: &NodeSuiteFixture) -> Result<(), Faile
     stage.helm.uninstall().map_err(failed_with_causes)?;
     stage.wait_for_driver(false).await?;
     let upstream = UpstreamNodeStack::start(stage).await?;
-    stage.create_class("horses", SignInMethod::ManagedIdentity, ClassIdentityMode::ManagedIdentity, CREDENTIAL_OBJECT)?;
+    stage.create_class(
+        "horses",
+        SignInMethod::ManagedIdentity,
+        ClassIdentityMode::ManagedIdentity,
+        CREDENTIAL_OBJECT,
+    )?;
     let pod = ProbePod::new(stage, "horses", PodVolume::of_class("horses"), &[CREDENTIAL_FILE]);
     pod.create_and_wait().await?;
     rotate_and_wait(stage, &pod, "upstream").await?;
@@ -41,7 +47,8 @@ pub(super) async fn switch_drivers(stage: &NodeSuiteFixture) -> Result<(), Faile
     stage.wait_for_driver(false).await?;
     read_by_us?;
     let upstream = UpstreamNodeStack::start(stage).await?;
-    let whole = pod.expect_uninterrupted_reads(&rotate_and_wait(stage, &pod, "upstream again").await?);
+    let whole =
+        pod.expect_uninterrupted_reads(&rotate_and_wait(stage, &pod, "upstream again").await?);
     pod.delete()?;
     upstream.stop(stage).await?;
     // The next trial finds the chart as the last one left it.
@@ -53,12 +60,17 @@ async fn run_with_lanyard(stage: &NodeSuiteFixture, pod: &ProbePod<'_>) -> Resul
     stage.install().await?;
     rotate_and_wait(stage, pod, "ours").await?;
     // A pod that comes now stands beside the one that came before.
-    let second = ProbePod::new(stage, "horses-second", PodVolume::of_class("horses"), &[CREDENTIAL_FILE]);
+    let second =
+        ProbePod::new(stage, "horses-second", PodVolume::of_class("horses"), &[CREDENTIAL_FILE]);
     second.create_and_wait().await?;
     second.delete()
 }
 
-async fn rotate_and_wait(stage: &NodeSuiteFixture, pod: &ProbePod<'_>, who: &str) -> Result<Vec<ProbeEvent>, Failed> {
+async fn rotate_and_wait(
+    stage: &NodeSuiteFixture,
+    pod: &ProbePod<'_>,
+    who: &str,
+) -> Result<Vec<ProbeEvent>, Failed> {
     let before = file_digests(&pod.probe_events()?, CREDENTIAL_FILE).len();
     stage.azure.rotate_component_credential().await.map_err(failed_with_causes)?;
     let newer = |sights: &[ProbeEvent]| file_digests(sights, CREDENTIAL_FILE).len() > before;
@@ -76,7 +88,8 @@ impl UpstreamNodeStack {
         let provider = start_provider(stage).await?;
         let socket = sockets.join("csi.sock");
         let driver = start_driver(stage, &socket).await?;
-        let registrar = DriverRegistrar::start(&kubelet, DRIVER, &socket).map_err(failed_with_causes)?;
+        let registrar =
+            DriverRegistrar::start(&kubelet, DRIVER, &socket).map_err(failed_with_causes)?;
         stage.wait_for_driver(true).await?;
         Ok(Self { driver, provider, registrar })
     }
@@ -98,9 +111,13 @@ async fn start_driver(stage: &NodeSuiteFixture, socket: &Path) -> Result<Daemon,
     command.arg(format!("--kubeconfig={}", stage.suite_cluster.kubectl.kubeconfig().display()));
     command.args(["--enable-secret-rotation=true", "--rotation-poll-interval=5s"]);
     let mut driver =
-        Daemon::start("upstream-driver", &mut command, stage.suite_cluster.directory()).map_err(failed_with_causes)?;
+        Daemon::start("upstream-driver", &mut command, stage.suite_cluster.directory())
+            .map_err(failed_with_causes)?;
     let plugin = CsiDriverClient::new(socket);
-    driver.wait_until("answering", START_TIMEOUT, async || plugin.is_answering().await).await.map_err(failed_with_causes)?;
+    driver
+        .wait_until("answering", START_TIMEOUT, async || plugin.is_answering().await)
+        .await
+        .map_err(failed_with_causes)?;
     Ok(driver)
 }
 
@@ -113,8 +130,12 @@ async fn start_provider(stage: &NodeSuiteFixture) -> Result<Daemon, Failed> {
     command.arg(format!("--healthz-port={health}"));
     command.arg(format!("--prometheus-port={metrics}"));
     let mut provider =
-        Daemon::start("upstream-provider", &mut command, stage.suite_cluster.directory()).map_err(failed_with_causes)?;
-    provider.wait_until("listening", START_TIMEOUT, async || socket.exists()).await.map_err(failed_with_causes)?;
+        Daemon::start("upstream-provider", &mut command, stage.suite_cluster.directory())
+            .map_err(failed_with_causes)?;
+    provider
+        .wait_until("listening", START_TIMEOUT, async || socket.exists())
+        .await
+        .map_err(failed_with_causes)?;
     Ok(provider)
 }
 

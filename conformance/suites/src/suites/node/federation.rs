@@ -31,7 +31,8 @@ impl TokenFederation {
         let mut known = json!({ "clientId": client, "issuer": issuer, "subject": subject });
         azure.post::<Value>("federated-credentials", &known).await.map_err(failed_with_causes)?;
         known["clusterId"] = json!("conformance");
-        let binding: Value = azure.post("identity-bindings", &known).await.map_err(failed_with_causes)?;
+        let binding: Value =
+            azure.post("identity-bindings", &known).await.map_err(failed_with_causes)?;
         let server_name = binding["serverName"].as_str().ok_or("the binding has no server name")?;
         Ok(Self { server_name: server_name.to_owned() })
     }

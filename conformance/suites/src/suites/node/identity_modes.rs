@@ -4,10 +4,10 @@ use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
 use super::federation::SERVICE_ACCOUNT;
-use super::probe_pod::{ProbePod, PodVolume};
+use super::probe_pod::{PodVolume, ProbePod};
 use super::{NAMESPACE, NodeSuiteFixture, failed_with_causes};
-use crate::class_manifests::ClassIdentityMode;
 use crate::azure_target::SignInMethod;
+use crate::class_manifests::ClassIdentityMode;
 
 const SECRET_OBJECT: &str = "objectName: guest-secret\nobjectType: secret";
 /// What the guests' secret holds in the world of the local Azure.
@@ -17,7 +17,12 @@ const SECRET_VALUE: &str = "for guests";
 /// one.
 pub(super) async fn managed_identity_pod(stage: &NodeSuiteFixture) -> Result<(), Failed> {
     let object = "objectName: {component}\nobjectType: secret\nobjectAlias: credential";
-    stage.create_class("managed", SignInMethod::ManagedIdentity, ClassIdentityMode::ManagedIdentity, object)?;
+    stage.create_class(
+        "managed",
+        SignInMethod::ManagedIdentity,
+        ClassIdentityMode::ManagedIdentity,
+        object,
+    )?;
     let pod = ProbePod::new(stage, "managed", PodVolume::of_class("managed"), &["credential"]);
     pod.create_and_wait().await?;
     let content = pod.read_file("credential")?;
@@ -33,14 +38,24 @@ pub(super) async fn managed_identity_pod(stage: &NodeSuiteFixture) -> Result<(),
 
 pub(super) async fn workload_identity_pod(stage: &NodeSuiteFixture) -> Result<(), Failed> {
     create_service_account(stage).await?;
-    stage.create_class("workload", SignInMethod::Federated, ClassIdentityMode::WorkloadIdentity, SECRET_OBJECT)?;
+    stage.create_class(
+        "workload",
+        SignInMethod::Federated,
+        ClassIdentityMode::WorkloadIdentity,
+        SECRET_OBJECT,
+    )?;
     let pod = ProbePod::new(stage, "workload", PodVolume::of_class("workload"), &["guest-secret"]);
     expect_pod_reads_secret(&pod.with_account(SERVICE_ACCOUNT)).await
 }
 
 pub(super) async fn identity_binding_pod(stage: &NodeSuiteFixture) -> Result<(), Failed> {
     create_service_account(stage).await?;
-    stage.create_class("binding", SignInMethod::Federated, ClassIdentityMode::IdentityBinding, SECRET_OBJECT)?;
+    stage.create_class(
+        "binding",
+        SignInMethod::Federated,
+        ClassIdentityMode::IdentityBinding,
+        SECRET_OBJECT,
+    )?;
     let pod = ProbePod::new(stage, "binding", PodVolume::of_class("binding"), &["guest-secret"]);
     expect_pod_reads_secret(&pod.with_account(SERVICE_ACCOUNT)).await
 }
@@ -54,7 +69,12 @@ pub(super) async fn service_principal_pod(stage: &NodeSuiteFixture) -> Result<()
         "stringData": { "clientid": inputs.client, "clientsecret": inputs.client_secret },
     });
     stage.suite_cluster.kubectl.apply(&secret).map_err(failed_with_causes)?;
-    stage.create_class("principal", SignInMethod::Secret, ClassIdentityMode::ServicePrincipal, SECRET_OBJECT)?;
+    stage.create_class(
+        "principal",
+        SignInMethod::Secret,
+        ClassIdentityMode::ServicePrincipal,
+        SECRET_OBJECT,
+    )?;
     let volume = PodVolume { secret: Some("principal"), ..PodVolume::of_class("principal") };
     expect_pod_reads_secret(&ProbePod::new(stage, "principal", volume, &["guest-secret"])).await
 }

@@ -10,26 +10,39 @@ use libtest_mimic::Failed;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::probe_pod::{ProbePod, ProbeEvent, PodVolume, file_digests};
-use super::{NAMESPACE, ROTATION_TIMEOUT, START_TIMEOUT, NodeSuiteFixture, failed_with_causes};
-use crate::class_manifests::ClassIdentityMode;
+use super::probe_pod::{PodVolume, ProbeEvent, ProbePod, file_digests};
+use super::{NAMESPACE, NodeSuiteFixture, ROTATION_TIMEOUT, START_TIMEOUT, failed_with_causes};
 use crate::azure_target::SignInMethod;
+use crate::class_manifests::ClassIdentityMode;
 
-const CREDENTIAL_OBJECT: &str = "objectName: {component}\nobjectType: secret\nobjectAlias: credential";
+const CREDENTIAL_OBJECT: &str =
+    "objectName: {component}\nobjectType: secret\nobjectAlias: credential";
 const CREDENTIAL_FILE: &str = "credential";
 
 /// A pod that reads a credential which the local Azure can rotate.
-async fn start_reader_pod<'a>(stage: &'a NodeSuiteFixture, name: &'static str) -> Result<ProbePod<'a>, Failed> {
-    stage.create_class(name, SignInMethod::ManagedIdentity, ClassIdentityMode::ManagedIdentity, CREDENTIAL_OBJECT)?;
+async fn start_reader_pod<'a>(
+    stage: &'a NodeSuiteFixture,
+    name: &'static str,
+) -> Result<ProbePod<'a>, Failed> {
+    stage.create_class(
+        name,
+        SignInMethod::ManagedIdentity,
+        ClassIdentityMode::ManagedIdentity,
+        CREDENTIAL_OBJECT,
+    )?;
     let pod = ProbePod::new(stage, name, PodVolume::of_class(name), &[CREDENTIAL_FILE]);
     pod.create_and_wait().await?;
     Ok(pod)
 }
 
 /// Rotates the credential and waits until the container has seen it.
-async fn rotate_and_wait(stage: &NodeSuiteFixture, pod: &ProbePod<'_>) -> Result<Vec<ProbeEvent>, Failed> {
+async fn rotate_and_wait(
+    stage: &NodeSuiteFixture,
+    pod: &ProbePod<'_>,
+) -> Result<Vec<ProbeEvent>, Failed> {
     // A kubelet that has just begun does not know its logs yet.
-    let known = pod.wait_for_probe_events("the log of the container", START_TIMEOUT, |_| true).await?;
+    let known =
+        pod.wait_for_probe_events("the log of the container", START_TIMEOUT, |_| true).await?;
     let before = file_digests(&known, CREDENTIAL_FILE).len();
     stage.azure.rotate_component_credential().await.map_err(failed_with_causes)?;
     let newer = |sights: &[ProbeEvent]| file_digests(sights, CREDENTIAL_FILE).len() > before;
@@ -70,7 +83,12 @@ pub(super) async fn deleted_pod_leaves_nothing(stage: &NodeSuiteFixture) -> Resu
         items.iter().all(|item| item["status"]["podName"] != "deletion")
     };
     let what = "the pod status is collected";
-    stage.suite_cluster.kubectl.wait_for_object(what, START_TIMEOUT, &arguments, gone).await.map_err(failed_with_causes)?;
+    stage
+        .suite_cluster
+        .kubectl
+        .wait_for_object(what, START_TIMEOUT, &arguments, gone)
+        .await
+        .map_err(failed_with_causes)?;
     if is_mounted_below(&place)? {
         return Err(format!("something is mounted below {}", place.display()).into());
     }
@@ -114,13 +132,19 @@ pub(super) async fn killed_plugin(stage: &NodeSuiteFixture) -> Result<(), Failed
     let before = plugin_restart_count(stage)?;
     let process = find_plugin_process(stage)?;
     kill_process(process, Signal::KILL).map_err(failed_with_causes)?;
-    let selector = ["pods", "--namespace", crate::helm::Helm::NAMESPACE, "--selector", PLUGIN_SELECTOR];
+    let selector =
+        ["pods", "--namespace", crate::helm::Helm::NAMESPACE, "--selector", PLUGIN_SELECTOR];
     let ready_again = |list: &Value| {
         let state = &list["items"][0]["status"]["containerStatuses"][0];
         state["ready"] == true && state["restartCount"].as_u64().unwrap_or_default() > before
     };
     let what = "the plugin is ready again";
-    stage.suite_cluster.kubectl.wait_for_object(what, START_TIMEOUT, &selector, ready_again).await.map_err(failed_with_causes)?;
+    stage
+        .suite_cluster
+        .kubectl
+        .wait_for_object(what, START_TIMEOUT, &selector, ready_again)
+        .await
+        .map_err(failed_with_causes)?;
     let whole = pod.expect_uninterrupted_reads(&rotate_and_wait(stage, &pod).await?);
     pod.delete()?;
     whole?;
@@ -142,7 +166,8 @@ pub(super) async fn restarted_kubelet(stage: &NodeSuiteFixture) -> Result<(), Fa
 const PLUGIN_SELECTOR: &str = "app.kubernetes.io/name=lanyard-node";
 
 fn read_plugin_pod(stage: &NodeSuiteFixture) -> Result<Value, Failed> {
-    let arguments = ["pods", "--namespace", crate::helm::Helm::NAMESPACE, "--selector", PLUGIN_SELECTOR];
+    let arguments =
+        ["pods", "--namespace", crate::helm::Helm::NAMESPACE, "--selector", PLUGIN_SELECTOR];
     let mut pods = stage.suite_cluster.kubectl.get_json(&arguments).map_err(failed_with_causes)?;
     match pods["items"].as_array_mut().map(std::mem::take).as_deref_mut() {
         Some([pod]) => Ok(pod.take()),
@@ -162,7 +187,10 @@ fn plugin_restart_count(stage: &NodeSuiteFixture) -> Result<u64, Failed> {
 /// The process of the plugin's container, told from every other by the kubelet's directory, which
 /// is that of this suite alone.
 fn find_plugin_process(stage: &NodeSuiteFixture) -> Result<Pid, Failed> {
-    let flag = format!("--kubelet-dir={}", stage.suite_cluster.cluster.layout().kubelet_directory().display());
+    let flag = format!(
+        "--kubelet-dir={}",
+        stage.suite_cluster.cluster.layout().kubelet_directory().display()
+    );
     let processes = fs::read_dir("/proc").map_err(failed_with_causes)?.filter_map(Result::ok);
     let ours = processes.filter_map(|entry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;

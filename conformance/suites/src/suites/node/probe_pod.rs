@@ -7,7 +7,7 @@ use libtest_mimic::Failed;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{DRIVER, NAMESPACE, START_TIMEOUT, NodeSuiteFixture, failed_with_causes};
+use super::{DRIVER, NAMESPACE, NodeSuiteFixture, START_TIMEOUT, failed_with_causes};
 
 /// Where the volume lies in every pod.
 pub(super) const MOUNT_PATH: &str = "/mnt/secrets";
@@ -112,7 +112,8 @@ impl<'a> ProbePod<'a> {
         let (kubectl, place) = (&self.suite.suite_cluster.kubectl, self.kubectl_target());
         let running = kubectl.wait_for_object(&what, START_TIMEOUT, &place, runs).await;
         running.map_err(|error| self.failure_with_events(&error.to_string()))?;
-        self.wait_for_probe_events("the first read", START_TIMEOUT, |sights| !sights.is_empty()).await?;
+        self.wait_for_probe_events("the first read", START_TIMEOUT, |sights| !sights.is_empty())
+            .await?;
         Ok(())
     }
 
@@ -123,7 +124,11 @@ impl<'a> ProbePod<'a> {
 
     /// The pod as the API has it.
     pub(super) fn read_object(&self) -> Result<Value, Failed> {
-        self.suite.suite_cluster.kubectl.get_json(&self.kubectl_target()).map_err(failed_with_causes)
+        self.suite
+            .suite_cluster
+            .kubectl
+            .get_json(&self.kubectl_target())
+            .map_err(failed_with_causes)
     }
 
     /// A file of the volume, read by a new process in the container.
@@ -140,7 +145,8 @@ impl<'a> ProbePod<'a> {
 
     /// Everything that the container has told.
     pub(super) fn probe_events(&self) -> Result<Vec<ProbeEvent>, Failed> {
-        let log = self.suite.suite_cluster.kubectl.run(&["logs", self.name, "--namespace", NAMESPACE]);
+        let log =
+            self.suite.suite_cluster.kubectl.run(&["logs", self.name, "--namespace", NAMESPACE]);
         let log = log.map_err(failed_with_causes)?;
         // The last line may still be written.
         let lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -190,7 +196,8 @@ impl<'a> ProbePod<'a> {
     pub(super) fn events(&self) -> Result<Vec<(String, String)>, Failed> {
         let selector = format!("involvedObject.name={}", self.name);
         let arguments = ["events", "--namespace", NAMESPACE, "--field-selector", &selector];
-        let events = self.suite.suite_cluster.kubectl.get_json(&arguments).map_err(failed_with_causes)?;
+        let events =
+            self.suite.suite_cluster.kubectl.get_json(&arguments).map_err(failed_with_causes)?;
         let text = |event: &Value, field: &str| {
             event[field].as_str().map(str::to_owned).unwrap_or_default()
         };
@@ -246,7 +253,8 @@ mod tests {
 
     #[test]
     fn lost_file_fails_the_check() {
-        let whole = vec![seen_event("/a", "1"), ProbeEvent::Alive { reads: 50 }, seen_event("/a", "2")];
+        let whole =
+            vec![seen_event("/a", "1"), ProbeEvent::Alive { reads: 50 }, seen_event("/a", "2")];
         assert!(expect_no_lost_file(&whole).is_ok());
         let lost = ProbeEvent::Lost { path: "/a".to_owned(), error: "gone".to_owned() };
         assert!(expect_no_lost_file(&[whole.clone(), vec![lost]].concat()).is_err());
@@ -257,7 +265,10 @@ mod tests {
     #[test]
     fn probe_event_lines_are_parsed() {
         let line = r#"{"event":"seen","path":"/a","length":3,"digest":"00ff"}"#;
-        assert_eq!(serde_json::from_str::<ProbeEvent>(line).expect("it is one"), seen_event("/a", "00ff"));
+        assert_eq!(
+            serde_json::from_str::<ProbeEvent>(line).expect("it is one"),
+            seen_event("/a", "00ff")
+        );
         let line = r#"{"event":"lost","path":"/a","error":"gone"}"#;
         assert!(matches!(serde_json::from_str(line), Ok(ProbeEvent::Lost { .. })));
         let line = r#"{"event":"alive","reads":7}"#;

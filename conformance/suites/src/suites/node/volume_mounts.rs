@@ -3,16 +3,22 @@
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
-use super::probe_pod::{MOUNT_PATH, ProbePod, PodVolume};
-use super::{START_TIMEOUT, NodeSuiteFixture, failed_with_causes};
-use crate::class_manifests::ClassIdentityMode;
+use super::probe_pod::{MOUNT_PATH, PodVolume, ProbePod};
+use super::{NodeSuiteFixture, START_TIMEOUT, failed_with_causes};
 use crate::azure_target::SignInMethod;
+use crate::class_manifests::ClassIdentityMode;
 
 const CLASS_NAME: &str = "shapes";
-const CREDENTIAL_OBJECT: &str = "objectName: {component}\nobjectType: secret\nobjectAlias: credential";
+const CREDENTIAL_OBJECT: &str =
+    "objectName: {component}\nobjectType: secret\nobjectAlias: credential";
 
 fn create_class(stage: &NodeSuiteFixture) -> Result<(), Failed> {
-    stage.create_class(CLASS_NAME, SignInMethod::ManagedIdentity, ClassIdentityMode::ManagedIdentity, CREDENTIAL_OBJECT)
+    stage.create_class(
+        CLASS_NAME,
+        SignInMethod::ManagedIdentity,
+        ClassIdentityMode::ManagedIdentity,
+        CREDENTIAL_OBJECT,
+    )
 }
 
 pub(super) async fn sub_path_mount(stage: &NodeSuiteFixture) -> Result<(), Failed> {
@@ -29,7 +35,8 @@ pub(super) async fn sub_path_mount(stage: &NodeSuiteFixture) -> Result<(), Faile
 pub(super) async fn fs_group_permissions(stage: &NodeSuiteFixture) -> Result<(), Failed> {
     create_class(stage)?;
     let user = json!({ "runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 2000 });
-    let pod = ProbePod::new(stage, "fs-group", PodVolume::of_class(CLASS_NAME), &["credential"]).with_security(user);
+    let pod = ProbePod::new(stage, "fs-group", PodVolume::of_class(CLASS_NAME), &["credential"])
+        .with_security(user);
     pod.create_and_wait().await?;
     let found = pod.run_probe(&["stat", &format!("{MOUNT_PATH}/credential")])?;
     pod.delete()?;
@@ -44,8 +51,8 @@ pub(super) async fn read_only_volume(stage: &NodeSuiteFixture) -> Result<(), Fai
     create_class(stage)?;
     let pod = ProbePod::new(stage, "read-only", PodVolume::of_class(CLASS_NAME), &["credential"]);
     pod.create_and_wait().await?;
-    let answers =
-        ["credential", "more"].map(|file| pod.run_probe(&["write", &format!("{MOUNT_PATH}/{file}")]));
+    let answers = ["credential", "more"]
+        .map(|file| pod.run_probe(&["write", &format!("{MOUNT_PATH}/{file}")]));
     pod.delete()?;
     for answer in answers {
         let answer: Value = serde_json::from_str(&answer?).map_err(failed_with_causes)?;
@@ -60,13 +67,20 @@ pub(super) async fn read_only_volume(stage: &NodeSuiteFixture) -> Result<(), Fai
 /// The event says what was tried, what came back, and what to do next.
 pub(super) async fn mount_failure_event(stage: &NodeSuiteFixture) -> Result<(), Failed> {
     let object = "objectName: nobody\nobjectType: secret";
-    stage.create_class("refused", SignInMethod::Secret, ClassIdentityMode::ManagedIdentity, object)?;
+    stage.create_class(
+        "refused",
+        SignInMethod::Secret,
+        ClassIdentityMode::ManagedIdentity,
+        object,
+    )?;
     let pod = ProbePod::new(stage, "refused", PodVolume::of_class("refused"), &["nobody"]);
     pod.create()?;
-    let told = |_: &Value| pod.events().is_ok_and(|events| events.iter().any(is_failed_mount_event));
+    let told =
+        |_: &Value| pod.events().is_ok_and(|events| events.iter().any(is_failed_mount_event));
     let arguments = ["pod", "refused", "--namespace", super::NAMESPACE];
     let kubectl = &stage.suite_cluster.kubectl;
-    let outcome = kubectl.wait_for_object("an event names the object", START_TIMEOUT, &arguments, told).await;
+    let outcome =
+        kubectl.wait_for_object("an event names the object", START_TIMEOUT, &arguments, told).await;
     let phase = pod.read_object()?["status"]["phase"].clone();
     let events = pod.events()?;
     pod.delete()?;

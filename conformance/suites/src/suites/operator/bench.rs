@@ -6,13 +6,13 @@
 //! told by the API server's audit log, not by the operator.
 
 mod audit_log;
+mod benchmark_api_server;
+mod benchmark_run;
 mod fleet;
 mod object_versions;
-mod write_loop;
 mod operator_process;
-mod benchmark_run;
+mod write_loop;
 mod write_script;
-mod benchmark_api_server;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,8 +35,11 @@ pub(crate) struct OperatorBenchmarkScale {
 
 impl OperatorBenchmarkScale {
     /// Enough to see that the program works.
-    pub(crate) const SMOKE_TEST: Self =
-        Self { clusters: 5, settled_window: Duration::from_secs(3), quiet_time: Duration::from_secs(2) };
+    pub(crate) const SMOKE_TEST: Self = Self {
+        clusters: 5,
+        settled_window: Duration::from_secs(3),
+        quiet_time: Duration::from_secs(2),
+    };
 
     /// So many HostedClusters. The window of a whole fleet is longer than the time after which the
     /// operator looks at each of them though nothing was told, and than its watches last.
@@ -56,11 +59,16 @@ pub(crate) struct OperatorMeasurement {
 }
 
 /// One trial, which fails where something could not be measured. The numbers go to the file.
-pub(crate) fn trials(ground: ControlPlaneInputs, scale: OperatorBenchmarkScale, output: PathBuf) -> Vec<Trial> {
+pub(crate) fn trials(
+    ground: ControlPlaneInputs,
+    scale: OperatorBenchmarkScale,
+    output: PathBuf,
+) -> Vec<Trial> {
     vec![Trial::test("bench::a_fleet_of_hosted_clusters", move || {
         let runtime = tokio::runtime::Runtime::new()?;
-        let measurements =
-            runtime.block_on(benchmark_run::run_benchmark(&ground, scale)).inspect_err(|failed| {
+        let measurements = runtime
+            .block_on(benchmark_run::run_benchmark(&ground, scale))
+            .inspect_err(|failed| {
                 // Who calls reads the numbers alone.
                 benchmark_run::print_progress(failed.message().unwrap_or_default());
             })?;
@@ -73,7 +81,8 @@ pub(crate) fn trials(ground: ControlPlaneInputs, scale: OperatorBenchmarkScale, 
 pub(crate) fn smoke_trial(ground: ControlPlaneInputs) -> Trial {
     Trial::test("bench::a_small_fleet_can_be_measured", move || {
         let runtime = tokio::runtime::Runtime::new()?;
-        runtime.block_on(benchmark_run::run_benchmark(&ground, OperatorBenchmarkScale::SMOKE_TEST))?;
+        runtime
+            .block_on(benchmark_run::run_benchmark(&ground, OperatorBenchmarkScale::SMOKE_TEST))?;
         Ok(())
     })
 }

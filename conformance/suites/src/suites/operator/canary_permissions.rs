@@ -11,12 +11,12 @@ use lanyard_api::CanaryStatusReport;
 use lanyard_canary::{FactsSink, PodAnnotation, PublishFactsError};
 use lanyard_clock::SystemClock;
 use lanyard_cluster::ControlPlane;
-use lanyard_desired::workload::{CANARY_SERVICE_ACCOUNT, CANARY_CLUSTER_ROLE};
+use lanyard_desired::workload::{CANARY_CLUSTER_ROLE, CANARY_SERVICE_ACCOUNT};
 use lanyard_kubernetes::KubernetesApi;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::rendered_chart::{RenderedOperatorChart, RbacPermission, role_permissions};
+use super::rendered_chart::{RbacPermission, RenderedOperatorChart, role_permissions};
 use super::trial_fixture::OperatorTrialFixture;
 use super::{OperatorSuiteFixture, trial};
 use crate::suites::expect_equal;
@@ -51,21 +51,28 @@ struct CanaryPodFixture {
 }
 
 impl CanaryPodFixture {
-    async fn create(world: &OperatorTrialFixture, rights: &[&RbacPermission]) -> Result<Self, Failed> {
+    async fn create(
+        world: &OperatorTrialFixture,
+        rights: &[&RbacPermission],
+    ) -> Result<Self, Failed> {
         let namespace = &world.namespace;
         let named = |name: &str| json!({"name": name, "namespace": namespace});
-        create_object::<ServiceAccount>(world, json!({"metadata": named(CANARY_SERVICE_ACCOUNT)})).await?;
+        create_object::<ServiceAccount>(world, json!({"metadata": named(CANARY_SERVICE_ACCOUNT)}))
+            .await?;
         let rule = |(group, resource, verb): &&RbacPermission| json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
         let rules: Vec<_> = rights.iter().map(rule).collect();
-        create_object::<Role>(world, json!({"metadata": named(CANARY_SERVICE_ACCOUNT), "rules": rules})).await?;
+        create_object::<Role>(
+            world,
+            json!({"metadata": named(CANARY_SERVICE_ACCOUNT), "rules": rules}),
+        )
+        .await?;
         let role = json!({
             "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": CANARY_SERVICE_ACCOUNT,
         });
         let account = json!({
             "kind": "ServiceAccount", "name": CANARY_SERVICE_ACCOUNT, "namespace": namespace,
         });
-        let binding =
-            json!({"metadata": named(CANARY_SERVICE_ACCOUNT), "roleRef": role, "subjects": [account]});
+        let binding = json!({"metadata": named(CANARY_SERVICE_ACCOUNT), "roleRef": role, "subjects": [account]});
         create_object::<RoleBinding>(world, binding).await?;
         let mut pod = json!({"metadata": named(POD_NAME)});
         pod["metadata"]["annotations"] = json!({"somebody": "else's"});
@@ -117,7 +124,8 @@ where
 
 /// A client that the API server takes for the account of canaries.
 async fn canary_account_client(world: &OperatorTrialFixture) -> Result<Client, Failed> {
-    let kubeconfig = Kubeconfig::read_from(world.plane.kubeconfig_path(ControlPlane::ADMINISTRATOR))?;
+    let kubeconfig =
+        Kubeconfig::read_from(world.plane.kubeconfig_path(ControlPlane::ADMINISTRATOR))?;
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
     config.proxy_url = None;
@@ -138,7 +146,10 @@ fn is_forbidden<T>(outcome: &Result<T, PublishFactsError>) -> bool {
     outcome.as_ref().is_err_and(|error| error.message.contains("HTTP 403"))
 }
 
-async fn facts_are_one_annotation(world: OperatorTrialFixture, rights: &[RbacPermission]) -> Result<(), Failed> {
+async fn facts_are_one_annotation(
+    world: OperatorTrialFixture,
+    rights: &[RbacPermission],
+) -> Result<(), Failed> {
     let canary = CanaryPodFixture::create(&world, &rights.iter().collect::<Vec<_>>()).await?;
     expect_equal("the facts before", canary.annotation.fetch_facts().await?, None)?;
     canary.annotation.apply_facts(&canary_facts("disk")).await?;
@@ -185,7 +196,10 @@ async fn facts_are_one_annotation(world: OperatorTrialFixture, rights: &[RbacPer
 }
 
 /// A right without which everything goes on is one too many.
-async fn each_permission_is_required(world: OperatorTrialFixture, rights: &[RbacPermission]) -> Result<(), Failed> {
+async fn each_permission_is_required(
+    world: OperatorTrialFixture,
+    rights: &[RbacPermission],
+) -> Result<(), Failed> {
     expect_equal("how many rights there are", rights.len(), 2)?;
     for missing in rights {
         let held: Vec<_> = rights.iter().filter(|right| *right != missing).collect();
@@ -213,8 +227,12 @@ async fn delete_canary_objects(world: &OperatorTrialFixture) -> Result<(), Faile
     let (client, namespace) = (world.client.clone(), &world.namespace);
     let now = kube::api::DeleteParams::default().grace_period(0);
     Api::<Pod>::namespaced(client.clone(), namespace).delete(POD_NAME, &now).await?;
-    Api::<RoleBinding>::namespaced(client.clone(), namespace).delete(CANARY_SERVICE_ACCOUNT, &now).await?;
+    Api::<RoleBinding>::namespaced(client.clone(), namespace)
+        .delete(CANARY_SERVICE_ACCOUNT, &now)
+        .await?;
     Api::<Role>::namespaced(client.clone(), namespace).delete(CANARY_SERVICE_ACCOUNT, &now).await?;
-    Api::<ServiceAccount>::namespaced(client, namespace).delete(CANARY_SERVICE_ACCOUNT, &now).await?;
+    Api::<ServiceAccount>::namespaced(client, namespace)
+        .delete(CANARY_SERVICE_ACCOUNT, &now)
+        .await?;
     Ok(())
 }

@@ -1,18 +1,18 @@
 //! The operator itself, in this process, at the real API server, with the rights of its chart.
 
 mod api_request_monitor;
-mod identity_only_role;
-mod reconciliation;
+mod conflicting_writers;
 mod faults;
-mod retention;
+mod identity_only_role;
 mod namespaces;
 mod owner_permissions;
-mod relay;
-mod replicas;
 mod permissions;
 mod private_router;
+mod reconciliation;
+mod relay;
+mod replicas;
+mod retention;
 mod running_operator;
-mod conflicting_writers;
 mod unlistable_kinds;
 mod watches;
 

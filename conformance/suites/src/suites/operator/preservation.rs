@@ -17,11 +17,31 @@ pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
         trial(stage, "preservation::unknown_fields_survive_a_patch", foreign_fields_are_kept),
         trial(stage, "preservation::defaults_are_filled_in", defaults_are_filled_in),
-        trial(stage, "preservation::a_misspelled_field_of_the_platform_is_pruned", misspelled_field_is_pruned),
-        trial(stage, "preservation::object_of_the_full_hypershift_schema_round_trips", fuller_schema_is_read),
-        trial(stage, "preservation::hosted_control_plane_has_the_same_platform_schema", control_plane_platform),
-        trial(stage, "preservation::each_condition_keeps_its_field_manager", conditions_of_two_managers),
-        trial(stage, "preservation::object_survives_an_api_server_restart", object_survives_restart),
+        trial(
+            stage,
+            "preservation::a_misspelled_field_of_the_platform_is_pruned",
+            misspelled_field_is_pruned,
+        ),
+        trial(
+            stage,
+            "preservation::object_of_the_full_hypershift_schema_round_trips",
+            fuller_schema_is_read,
+        ),
+        trial(
+            stage,
+            "preservation::hosted_control_plane_has_the_same_platform_schema",
+            control_plane_platform,
+        ),
+        trial(
+            stage,
+            "preservation::each_condition_keeps_its_field_manager",
+            conditions_of_two_managers,
+        ),
+        trial(
+            stage,
+            "preservation::object_survives_an_api_server_restart",
+            object_survives_restart,
+        ),
         trial(stage, "preservation::hosted_cluster_identities_round_trips", identities_round_trip),
     ]
 }
@@ -132,7 +152,8 @@ fn fuller_definition() -> Result<CustomResourceDefinition, Failed> {
 
 async fn fuller_schema_is_read(world: OperatorTrialFixture) -> Result<(), Failed> {
     install_definitions(&world.client, &[fuller_definition()?]).await?;
-    let kind = DynamicKind::from_names("fuller.lanyard.dev", "v1beta1", "HostedCluster", "hostedclusters");
+    let kind =
+        DynamicKind::from_names("fuller.lanyard.dev", "v1beta1", "HostedCluster", "hostedclusters");
     let mut cluster = world.hosted_cluster();
     cluster["apiVersion"] = json!("fuller.lanyard.dev/v1beta1");
     let made = object_value(&create_object(&world.dynamic_api(&kind), cluster).await?)?;

@@ -2,7 +2,7 @@
 
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
-use lanyard_desired::schema_cases::{SchemaCase, ExpectedValidation};
+use lanyard_desired::schema_cases::{ExpectedValidation, SchemaCase};
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
@@ -65,10 +65,15 @@ async fn replace_object(
     Ok(api.replace(&name, &post_parameters(true), &object).await?)
 }
 
-fn compare_verdict(verdict: &ExpectedValidation, answer: Result<DynamicObject, Failed>) -> Result<(), Failed> {
+fn compare_verdict(
+    verdict: &ExpectedValidation,
+    answer: Result<DynamicObject, Failed>,
+) -> Result<(), Failed> {
     match (verdict, answer) {
         (ExpectedValidation::Accepted, Ok(_)) => Ok(()),
-        (ExpectedValidation::Accepted, Err(error)) => Err(format!("refused: {}", failure_text(&error)).into()),
+        (ExpectedValidation::Accepted, Err(error)) => {
+            Err(format!("refused: {}", failure_text(&error)).into())
+        }
         (ExpectedValidation::Rejected { .. }, Ok(_)) => Err("accepted".into()),
         (ExpectedValidation::Rejected { server_messages: server, .. }, Err(error)) => {
             let error = failure_text(&error);

@@ -27,12 +27,16 @@ pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
         .collect();
     let of_update = bases.clone();
     vec![
-        trial(stage, "agreement::server_and_local_validation_agree_on_random_objects", async move |world| {
-            compare_creations(&world, &bases).await
-        }),
-        trial(stage, "agreement::server_and_local_validation_agree_on_random_updates", async move |world| {
-            compare_updates(&world, &of_update).await
-        }),
+        trial(
+            stage,
+            "agreement::server_and_local_validation_agree_on_random_objects",
+            async move |world| compare_creations(&world, &bases).await,
+        ),
+        trial(
+            stage,
+            "agreement::server_and_local_validation_agree_on_random_updates",
+            async move |world| compare_updates(&world, &of_update).await,
+        ),
     ]
 }
 
@@ -79,7 +83,10 @@ async fn create_object(
     api.create(&PostParams { dry_run, ..PostParams::default() }, &object).await
 }
 
-async fn replace_object(api: &Api<DynamicObject>, object: &Value) -> Result<DynamicObject, kube::Error> {
+async fn replace_object(
+    api: &Api<DynamicObject>,
+    object: &Value,
+) -> Result<DynamicObject, kube::Error> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let object = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
     api.replace(name, &PostParams { dry_run: true, ..PostParams::default() }, &object).await
@@ -104,7 +111,9 @@ impl AgreementCounts {
         match (server, ours) {
             (Ok(()), []) => self.accepted += 1,
             (Err(_), [_, ..]) => self.rejected += 1,
-            (Ok(()), said) => self.add_disagreement(round, changes, &format!("only we refuse: {said:?}")),
+            (Ok(()), said) => {
+                self.add_disagreement(round, changes, &format!("only we refuse: {said:?}"))
+            }
             (Err(error), []) => {
                 self.add_disagreement(round, changes, &format!("only the server refuses: {error}"));
             }

@@ -7,7 +7,10 @@ fn arm_throttling_keeps_identity_proven_with_few_calls() {
     run_test(async {
         for (retry_after, most) in [(None, 14), (Some(120), 15), (Some(7), 16), (Some(900), 5)] {
             let running = CanaryRunFixture::start_proven(|_| ()).await;
-            running.bench.azure.set_response(FakeAzureServices::ARM, FakeAzureResponse::throttled(retry_after));
+            running
+                .bench
+                .azure
+                .set_response(FakeAzureServices::ARM, FakeAzureResponse::throttled(retry_after));
             let before = running.arm_call_count();
             running.advance_minutes(4).await;
             // What is to last is told at once: nobody asks again for a quarter of an hour.
@@ -42,7 +45,10 @@ fn entra_throttling_keeps_token_with_few_requests() {
             let running = CanaryRunFixture::start_proven(|_| ()).await;
             // The held token lives for an hour; it is asked anew before that ends.
             running.advance_minutes(9).await;
-            running.bench.azure.set_response(FakeAzureServices::ENTRA, FakeAzureResponse::throttled(retry_after));
+            running
+                .bench
+                .azure
+                .set_response(FakeAzureServices::ENTRA, FakeAzureResponse::throttled(retry_after));
             let (before, calls) = (running.token_request_count(), running.arm_call_count());
             running.advance_minutes(45).await;
             let tokens = running.token_request_count() - before;
@@ -69,7 +75,10 @@ fn entra_throttling_past_token_expiry_is_a_failure() {
         for (retry_after, minutes, rest) in [(7, 100, 8), (3_600, 60, 64)] {
             let running = CanaryRunFixture::start_proven(|_| ()).await;
             running.advance_minutes(9).await;
-            running.bench.azure.set_response(FakeAzureServices::ENTRA, FakeAzureResponse::throttled(Some(retry_after)));
+            running.bench.azure.set_response(
+                FakeAzureServices::ENTRA,
+                FakeAzureResponse::throttled(Some(retry_after)),
+            );
             running.advance_minutes(minutes).await;
             assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(0.0));
             let facts = running.sink.last_facts();
@@ -93,7 +102,10 @@ fn new_credential_is_unproven_until_entra_accepts_it() {
             waits.into_iter().flat_map(|wait| [(wait, false), (wait, true)])
         {
             let running = CanaryRunFixture::start_proven(|_| ()).await;
-            running.bench.azure.set_response(FakeAzureServices::ENTRA, FakeAzureResponse::throttled(retry_after));
+            running
+                .bench
+                .azure
+                .set_response(FakeAzureServices::ENTRA, FakeAzureResponse::throttled(retry_after));
             // Either its first try is throttled, or it is left without one.
             let tokens = running.token_request_count();
             if is_left_alone {
@@ -129,13 +141,19 @@ fn new_credential_is_unproven_until_entra_accepts_it() {
 fn credential_refused_after_throttling_was_never_proven() {
     run_test(async {
         let running = CanaryRunFixture::start_proven(|_| ()).await;
-        running.bench.azure.set_response(FakeAzureServices::ENTRA, FakeAzureResponse::throttled(Some(7)));
+        running
+            .bench
+            .azure
+            .set_response(FakeAzureServices::ENTRA, FakeAzureResponse::throttled(Some(7)));
         let before = running.sink.last_facts().credential;
         running.bench.write_credential(5);
         let told = running.sink.clone();
         running.bench.advance_until(|| told.last_facts().credential != before).await;
         running.advance_minutes(10).await;
-        running.bench.azure.set_response(FakeAzureServices::ENTRA, FakeAzureResponse::entra_error("invalid_client", 700_027));
+        running.bench.azure.set_response(
+            FakeAzureServices::ENTRA,
+            FakeAzureResponse::entra_error("invalid_client", 700_027),
+        );
         running.advance_minutes(8).await;
         assert_eq!(told.last_facts().failure.unwrap().code, "AADSTS700027");
         let facts = told.0.lock();
@@ -148,7 +166,8 @@ fn credential_refused_after_throttling_was_never_proven() {
 fn transient_error_on_first_try_proves_no_credential() {
     run_test(async {
         let busy = || FakeAzureResponse::Reply(503, Vec::new(), json!({}));
-        let cooled = || FakeAzureResponse::Reply(503, vec![("retry-after", "30".to_owned())], json!({}));
+        let cooled =
+            || FakeAzureResponse::Reply(503, vec![("retry-after", "30".to_owned())], json!({}));
         let firsts = [busy(), cooled(), FakeAzureResponse::Broken, FakeAzureResponse::NoResponse];
         for (first, is_restarted) in
             firsts.into_iter().flat_map(|it| [(it.clone(), false), (it, true)])
@@ -170,12 +189,18 @@ fn transient_error_on_first_try_proves_no_credential() {
                 running.restart(running.bench.settings());
                 running.bench.run_until_idle().await;
             }
-            running.bench.azure.set_response(FakeAzureServices::ENTRA, FakeAzureResponse::throttled(Some(7)));
+            running
+                .bench
+                .azure
+                .set_response(FakeAzureServices::ENTRA, FakeAzureResponse::throttled(Some(7)));
             running.advance_minutes(20).await;
             let is_new = |facts: &CanaryStatusReport| facts.credential != before.credential;
             let last = told.last_facts();
             assert!(is_new(&last), "it is told once nothing is known of the one before: {first:?}");
-            running.bench.azure.set_response(FakeAzureServices::ENTRA, FakeAzureResponse::entra_error("invalid_client", 700_027));
+            running.bench.azure.set_response(
+                FakeAzureServices::ENTRA,
+                FakeAzureResponse::entra_error("invalid_client", 700_027),
+            );
             running.advance_minutes(8).await;
             assert_eq!(told.last_facts().failure.unwrap().code, "AADSTS700027");
             for facts in told.0.lock().iter().filter(|facts| is_new(facts)) {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::*;
 use crate::entra::exchange::ClientCredentialsExchange;
 use crate::entra::request::ClientAuthentication;
-use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
+use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
 
 const VAULT: &str = "https://vault.azure.net/.default";
 const ARM: &str = "https://management.azure.com/.default";
@@ -90,11 +90,15 @@ async fn ten_thousand_callers_of_a_cold_scope_cause_one_request() {
 
 #[tokio::test]
 async fn a_cached_token_is_handed_out_without_a_request() {
-    let bench = TokenServiceFixture::new(|_, number| ScriptedReply::token(&format!("t{number}"), 3_600));
+    let bench =
+        TokenServiceFixture::new(|_, number| ScriptedReply::token(&format!("t{number}"), 3_600));
     let engine = engine(&bench);
     assert_eq!(get(&engine, VAULT).await.unwrap(), "t0");
     assert_eq!(get(&engine, VAULT).await.unwrap(), "t0");
-    assert_eq!(engine.with_cached_token(VAULT, &DEFAULT_VARIANT, |token| token.expose().len()), Some(2));
+    assert_eq!(
+        engine.with_cached_token(VAULT, &DEFAULT_VARIANT, |token| token.expose().len()),
+        Some(2)
+    );
     assert_eq!(engine.with_cached_token(ARM, &DEFAULT_VARIANT, |token| token.expose().len()), None);
     assert_eq!(bench.script.request_count(), 1);
     assert_eq!(bench.script.request(0).form_field("scope").unwrap(), VAULT);
@@ -190,7 +194,8 @@ async fn failure_is_shared_and_cached_briefly() {
 
 #[tokio::test]
 async fn repeated_failures_are_cached_longer() {
-    let bench = TokenServiceFixture::new(|_, _| ScriptedReply::error("unauthorized_client", 700_016));
+    let bench =
+        TokenServiceFixture::new(|_, _| ScriptedReply::error("unauthorized_client", 700_016));
     let engine = engine(&bench);
     let mut windows = Vec::new();
     for _ in 0..7 {
@@ -290,9 +295,11 @@ async fn a_scope_that_does_not_exist_leaves_the_credential_ready() {
 
 #[tokio::test]
 async fn scope_errors_are_cleared_by_a_token_for_the_same_scope() {
-    let bench = TokenServiceFixture::new(|seen, number| match (seen.form_field("scope").as_deref(), number) {
-        (Some(VAULT), 0) => ScriptedReply::error("unauthorized_client", 700_016),
-        _ => ScriptedReply::token("t", 3_600),
+    let bench = TokenServiceFixture::new(|seen, number| {
+        match (seen.form_field("scope").as_deref(), number) {
+            (Some(VAULT), 0) => ScriptedReply::error("unauthorized_client", 700_016),
+            _ => ScriptedReply::token("t", 3_600),
+        }
     });
     let engine = engine(&bench);
     get(&engine, VAULT).await.unwrap_err();
@@ -321,7 +328,8 @@ async fn scopes_that_never_repeat_do_not_fill_the_health() {
 
 #[tokio::test]
 async fn token_close_to_expiry_is_replaced_before_use() {
-    let bench = TokenServiceFixture::new(|_, number| ScriptedReply::token(&format!("t{number}"), 3_600));
+    let bench =
+        TokenServiceFixture::new(|_, number| ScriptedReply::token(&format!("t{number}"), 3_600));
     let engine = engine(&bench);
     get(&engine, VAULT).await.unwrap();
     bench.clock.advance(seconds(3_571));
@@ -380,7 +388,8 @@ async fn caller_timeout_does_not_cancel_the_token_request() {
 
 #[tokio::test]
 async fn token_variants_are_cached_separately() {
-    let bench = TokenServiceFixture::new(|_, number| ScriptedReply::token(&format!("t{number}"), 3_600));
+    let bench =
+        TokenServiceFixture::new(|_, number| ScriptedReply::token(&format!("t{number}"), 3_600));
     let engine = engine(&bench);
     let cae = || TokenRequestContext::new().with_continuous_access_evaluation();
     let claims = || cae().with_claims(r#"{"access_token":{"nbf":{"value":"1"}}}"#).unwrap();

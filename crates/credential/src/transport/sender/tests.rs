@@ -2,7 +2,7 @@ use azure_core::http::Method;
 use lanyard_clock::Clock as _;
 
 use super::*;
-use crate::scripted_service::{TokenServiceFixture, ScriptedReply};
+use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
 
 struct TestExchange(Url);
 
@@ -108,8 +108,9 @@ async fn short_cool_down_delays_all_requests_to_the_authority() {
 
 #[tokio::test]
 async fn cool_down_longer_than_the_budget_fails_immediately() {
-    let bench =
-        TokenServiceFixture::new(|_, _| ScriptedReply::status(429, "Too Many Requests").with_header("retry-after", "60"));
+    let bench = TokenServiceFixture::new(|_, _| {
+        ScriptedReply::status(429, "Too Many Requests").with_header("retry-after", "60")
+    });
     let transport = bench.transport();
     let (outcome, took) = bench.run_and_measure(transport.send(&test_exchange())).await;
     assert_eq!((status(&outcome), took), (429, Duration::ZERO));
@@ -151,7 +152,10 @@ async fn throttling_applies_per_application_and_outages_per_authority() {
     });
     let transport = bench.transport();
     let app = |tenant: &str, client| {
-        ApplicationExchange(format!("https://login.example/{tenant}/token").parse().unwrap(), client)
+        ApplicationExchange(
+            format!("https://login.example/{tenant}/token").parse().unwrap(),
+            client,
+        )
     };
     assert_eq!(status(&transport.send(&app("t", "one")).await), 429);
     for (tenant, client) in [("t", "other"), ("u", "one")] {
@@ -168,7 +172,9 @@ async fn throttling_applies_per_application_and_outages_per_authority() {
 
 #[tokio::test]
 async fn response_body_is_truncated_at_the_maximum_size() {
-    let bench = TokenServiceFixture::new(|_, _| ScriptedReply::status(200, &"x".repeat(MAX_RESPONSE_SIZE + 1)));
+    let bench = TokenServiceFixture::new(|_, _| {
+        ScriptedReply::status(200, &"x".repeat(MAX_RESPONSE_SIZE + 1))
+    });
     let outcome = bench.run_to_completion(bench.transport().send(&test_exchange())).await;
     assert_eq!(outcome.unwrap().response.body().len(), MAX_RESPONSE_SIZE);
 }

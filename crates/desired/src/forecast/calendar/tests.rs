@@ -2,7 +2,7 @@ use jiff::ToSpan;
 use proptest::prelude::*;
 
 use super::super::tests::identities_of_cluster;
-use super::super::{RenewalPolicy, ForecastTimestamps, renewal_timeline};
+use super::super::{ForecastTimestamps, RenewalPolicy, renewal_timeline};
 use super::*;
 
 fn now() -> Timestamp {
@@ -18,7 +18,14 @@ fn timestamps_ending_in_days(days: i64) -> ForecastTimestamps {
 }
 
 fn calendar_of(name: &str, component: &str, stamps: ForecastTimestamps, at: Timestamp) -> String {
-    render_icalendar(&renewal_timeline(&[identities_of_cluster(name, &[(component, stamps)])], &RenewalPolicy::default(), at), at)
+    render_icalendar(
+        &renewal_timeline(
+            &[identities_of_cluster(name, &[(component, stamps)])],
+            &RenewalPolicy::default(),
+            at,
+        ),
+        at,
+    )
 }
 
 /// A property of a calendar.
@@ -122,12 +129,15 @@ fn property_value<'a>(event: &[&'a ICalendarProperty], name: &str) -> &'a str {
 
 #[test]
 fn a_calendar_has_an_event_for_each_moment_ahead() {
-    let lines = parse_icalendar(&calendar_of("harbour", "disk", timestamps_ending_in_days(90), now()));
+    let lines =
+        parse_icalendar(&calendar_of("harbour", "disk", timestamps_ending_in_days(90), now()));
     assert_nested(&lines);
     assert_eq!((lines[0].name.as_str(), lines[1].value.as_str()), ("BEGIN", "2.0"));
     let events = events(&lines);
-    let told: Vec<_> =
-        events.iter().map(|event| (property_value(event, "UID"), property_value(event, "DTSTART"))).collect();
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| (property_value(event, "UID"), property_value(event, "DTSTART")))
+        .collect();
     assert_eq!(
         told,
         [
@@ -150,13 +160,19 @@ fn past_milestones_are_omitted_except_expiry() {
     let later = now() + (50 * 24).hours();
     let text = calendar_of("harbour", "disk", timestamps_ending_in_days(90), later);
     assert_eq!(events(&parse_icalendar(&text)).len(), 2);
-    let ended = calendar_of("harbour", "disk", timestamps_ending_in_days(90), now() + (91 * 24).hours());
+    let ended =
+        calendar_of("harbour", "disk", timestamps_ending_in_days(90), now() + (91 * 24).hours());
     let lines = parse_icalendar(&ended);
     let events = events(&lines);
     assert_eq!(events.len(), 1);
     let description = unescape(property_value(&events[0], "DESCRIPTION"));
     assert!(description.contains("ends.\nNext: renew the vault's secret, and"), "{description}");
-    assert!(parse_icalendar(&calendar_of("harbour", "disk", ForecastTimestamps::default(), now())).len() > 5, "an empty calendar");
+    assert!(
+        parse_icalendar(&calendar_of("harbour", "disk", ForecastTimestamps::default(), now()))
+            .len()
+            > 5,
+        "an empty calendar"
+    );
 }
 
 #[test]
@@ -164,12 +180,18 @@ fn a_renewal_moves_events_and_adds_none() {
     let uids = |days| {
         let text = calendar_of("harbour", "disk", timestamps_ending_in_days(days), now());
         let lines = parse_icalendar(&text);
-        events(&lines).iter().map(|event| property_value(event, "UID").to_owned()).collect::<Vec<_>>()
+        events(&lines)
+            .iter()
+            .map(|event| property_value(event, "UID").to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(uids(90), uids(180));
     let several = renewal_timeline(
         &[
-            identities_of_cluster("a", &[("disk", timestamps_ending_in_days(9)), ("file", timestamps_ending_in_days(9))]),
+            identities_of_cluster(
+                "a",
+                &[("disk", timestamps_ending_in_days(9)), ("file", timestamps_ending_in_days(9))],
+            ),
             identities_of_cluster("b", &[("disk", timestamps_ending_in_days(9))]),
         ],
         &RenewalPolicy::default(),
@@ -185,7 +207,10 @@ fn a_renewal_moves_events_and_adds_none() {
 
 #[test]
 fn the_same_forecast_gives_the_same_bytes() {
-    assert_eq!(calendar_of("a", "disk", timestamps_ending_in_days(9), now()), calendar_of("a", "disk", timestamps_ending_in_days(9), now()));
+    assert_eq!(
+        calendar_of("a", "disk", timestamps_ending_in_days(9), now()),
+        calendar_of("a", "disk", timestamps_ending_in_days(9), now())
+    );
 }
 
 proptest! {

@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{AZURE, CONTROL_PLANE, KMS, example_with_changes, desired_state_of, example_render_context, validated_cluster};
+use crate::fixture::{
+    AZURE, CONTROL_PLANE, KMS, desired_state_of, example_render_context, example_with_changes,
+    validated_cluster,
+};
 
 fn join_pointer(base: &str, rest: &str) -> String {
     format!("{base}/{rest}")
@@ -39,17 +42,26 @@ fn the_cloud_configuration_of_the_workers() {
 
 #[test]
 fn the_cloud_configuration_of_the_controller_manager() {
-    insta::assert_snapshot!(cloud_config_text(&desired_state_of(&example_with_changes(&[])), "azure-cloud-config"));
+    insta::assert_snapshot!(cloud_config_text(
+        &desired_state_of(&example_with_changes(&[])),
+        "azure-cloud-config"
+    ));
 }
 
 #[test]
 fn the_cloud_configuration_of_the_disk_driver() {
-    insta::assert_snapshot!(cloud_config_text(&desired_state_of(&example_with_changes(&[])), "azure-disk-csi-config"));
+    insta::assert_snapshot!(cloud_config_text(
+        &desired_state_of(&example_with_changes(&[])),
+        "azure-disk-csi-config"
+    ));
 }
 
 #[test]
 fn the_cloud_configuration_of_the_kms_plugin() {
-    insta::assert_snapshot!(cloud_config_text(&desired_state_of(&example_with_changes(&[])), "azure-kms-config"));
+    insta::assert_snapshot!(cloud_config_text(
+        &desired_state_of(&example_with_changes(&[])),
+        "azure-kms-config"
+    ));
 }
 
 #[test]
@@ -89,14 +101,18 @@ fn optional_keys_go_where_they_belong() {
         "{workers}"
     );
     assert!(cloud_config_text(&desired, "azure-cloud-config").ends_with(&format!("{tail}\n}}")));
-    assert!(cloud_config_text(&desired, "azure-disk-csi-config").ends_with("HealthProbeMode\": \"\"\n}"));
+    assert!(
+        cloud_config_text(&desired, "azure-disk-csi-config")
+            .ends_with("HealthProbeMode\": \"\"\n}")
+    );
 }
 
 #[test]
 fn the_extension_is_off_wherever_there_is_a_path() {
     let desired = desired_state_of(&example_with_changes(&[]));
     let workers = &desired.config_maps[0].data.as_ref().unwrap()[CLOUD_CONFIG_KEY];
-    let others = desired.secrets.iter().filter_map(|secret| secret.data.as_ref()?.get(CLOUD_CONFIG_KEY));
+    let others =
+        desired.secrets.iter().filter_map(|secret| secret.data.as_ref()?.get(CLOUD_CONFIG_KEY));
     let texts = others.map(|bytes| String::from_utf8(bytes.0.clone()).unwrap());
     for text in texts.chain([workers.clone()]) {
         let value: Value = serde_json::from_str(&text).unwrap();
@@ -153,7 +169,11 @@ fn configured_path_equals_mounted_path_for_every_consumer() {
         for component in Component::ALL {
             for consumer in component.consumers() {
                 let told = desired.configured_credential_path(component, consumer);
-                assert_eq!(told, desired.mounted_credential_path(component, consumer), "{component}");
+                assert_eq!(
+                    told,
+                    desired.mounted_credential_path(component, consumer),
+                    "{component}"
+                );
                 assert_eq!(
                     told.is_some(),
                     cluster.identities.contains_key(&component),
@@ -166,7 +186,10 @@ fn configured_path_equals_mounted_path_for_every_consumer() {
 
 #[test]
 fn unsupported_cloud_omits_only_the_cluster_identity() {
-    let desired = desired_state_of(&example_with_changes(&[(join_pointer(AZURE, "cloud"), json!("AzureGermanCloud"))]));
+    let desired = desired_state_of(&example_with_changes(&[(
+        join_pointer(AZURE, "cloud"),
+        json!("AzureGermanCloud"),
+    )]));
     assert_eq!(desired.cluster_identity, None);
     assert_eq!(desired.secret_provider_classes.len(), 9);
     for component in Component::ALL {
@@ -190,7 +213,8 @@ fn credential_variable_is_path_or_bare_name() {
         .filter(|found| found.variable.name == variable)
         .map(|found| (found.deployment, found.variable.value.as_deref().unwrap()))
         .collect();
-    let network = desired.credential_injections.iter().find(|wiring| wiring.component == Component::Network);
+    let network =
+        desired.credential_injections.iter().find(|wiring| wiring.component == Component::Network);
     let told = network.unwrap().variable_value("ARO_HCP_CLIENT_CREDENTIALS_PATH");
     assert_eq!(told.as_deref(), Some("/var/run/secrets/azure/harbour-network"));
     assert_eq!(
@@ -206,7 +230,10 @@ fn credential_variable_is_path_or_bare_name() {
 #[test]
 fn the_cloud_is_named_outside_the_public_cloud_only() {
     let parameters = |cloud: &str| {
-        let desired = desired_state_of(&example_with_changes(&[(join_pointer(AZURE, "cloud"), json!(cloud))]));
+        let desired = desired_state_of(&example_with_changes(&[(
+            join_pointer(AZURE, "cloud"),
+            json!(cloud),
+        )]));
         desired.secret_provider_classes[0].spec.parameters.clone().unwrap()
     };
     assert_eq!(parameters("AzurePublicCloud").len(), 6);

@@ -1,7 +1,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::fixture::{KMS, example_with_changes, example_json, example_render_context, validated_cluster, parse_hosted_cluster_json};
+use crate::fixture::{
+    KMS, example_json, example_render_context, example_with_changes, parse_hosted_cluster_json,
+    validated_cluster,
+};
 
 fn encryption_key(vault: &str, name: &str, version: &str) -> EncryptionKey {
     EncryptionKey {
@@ -12,12 +15,18 @@ fn encryption_key(vault: &str, name: &str, version: &str) -> EncryptionKey {
 }
 
 fn encryption_with(active: EncryptionKey, managed_hsm: bool) -> KmsEncryption {
-    KmsEncryption { active_key: active, backup_key: None, is_managed_hsm: managed_hsm, is_private_access: false }
+    KmsEncryption {
+        active_key: active,
+        backup_key: None,
+        is_managed_hsm: managed_hsm,
+        is_private_access: false,
+    }
 }
 
 #[test]
 fn provider_names_are_those_of_the_reference() {
-    let name = |key: EncryptionKey, hsm: bool| encryption_with(key.clone(), hsm).provider_name(&key);
+    let name =
+        |key: EncryptionKey, hsm: bool| encryption_with(key.clone(), hsm).provider_name(&key);
     assert_eq!(name(encryption_key("vault", "key", "1"), false), "azure-be23a676");
     assert_eq!(name(encryption_key("test-kms-keyvault", "test-key", "1"), false), "azure-b6969f37");
     assert_eq!(name(encryption_key("vault", "key", "1"), true), "azure-46685c54");
@@ -32,9 +41,18 @@ fn a_backup_key_is_read_after_the_active_one_and_before_plain_values() {
 
 #[test]
 fn there_is_no_configuration_without_a_key() {
-    let cluster = validated_cluster(&example_with_changes(&[("/spec/secretEncryption".to_owned(), Value::Null)]));
+    let cluster = validated_cluster(&example_with_changes(&[(
+        "/spec/secretEncryption".to_owned(),
+        Value::Null,
+    )]));
     assert_eq!(desired_encryption_config(&cluster, &example_render_context()), None);
-    assert!(desired_encryption_config(&validated_cluster(&example_with_changes(&[])), &example_render_context()).is_some());
+    assert!(
+        desired_encryption_config(
+            &validated_cluster(&example_with_changes(&[])),
+            &example_render_context()
+        )
+        .is_some()
+    );
 }
 
 /// Versions of the active and the backup key, for versions in the spec and a status.
@@ -60,10 +78,16 @@ fn status_key(version: &str) -> Value {
 
 #[test]
 fn spec_decides_key_roles_until_the_status_has_a_key() {
-    assert_eq!(key_role_versions(("2", Some("1")), Value::Null), ("2".to_owned(), Some("1".to_owned())));
+    assert_eq!(
+        key_role_versions(("2", Some("1")), Value::Null),
+        ("2".to_owned(), Some("1".to_owned()))
+    );
     assert_eq!(key_role_versions(("2", None), json!({"history": []})), ("2".to_owned(), None));
     let unusable = json!({"activeKey": {"azure": {"keyVaultName": "x"}}});
-    assert_eq!(key_role_versions(("2", Some("1")), unusable), ("2".to_owned(), Some("1".to_owned())));
+    assert_eq!(
+        key_role_versions(("2", Some("1")), unusable),
+        ("2".to_owned(), Some("1".to_owned()))
+    );
 }
 
 #[test]
@@ -101,7 +125,10 @@ fn a_key_that_is_promoted_moves_to_the_other_socket_and_keeps_its_provider() {
     for key in [&old, &new] {
         assert_eq!(before.provider_name(key), after.provider_name(key));
         let part = |encryption: &KmsEncryption| {
-            encryption.keys().find(|(_, known)| *known == key).map(|(part, _)| part.socket_endpoint())
+            encryption
+                .keys()
+                .find(|(_, known)| *known == key)
+                .map(|(part, _)| part.socket_endpoint())
         };
         assert_ne!(part(&before), part(&after));
     }

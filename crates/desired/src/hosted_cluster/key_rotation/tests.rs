@@ -1,5 +1,7 @@
 use super::*;
-use crate::fixture::{KMS, example_json, desired_objects_of, validated_cluster, parse_hosted_cluster_json};
+use crate::fixture::{
+    KMS, desired_objects_of, example_json, parse_hosted_cluster_json, validated_cluster,
+};
 use crate::hosted_cluster::encryption_config::{ENCRYPTION_CONFIG_SECRET, with_key_roles};
 
 fn now() -> Timestamp {
@@ -20,7 +22,11 @@ fn cluster_with_key_record(active: &str, backup: Option<&str>, record: &Value) -
 }
 
 /// With these providers in the configuration that is there.
-fn next_step(wire: &HostedCluster, providers: Option<&[&str]>, has_rolled: bool) -> KeyRotationStep {
+fn next_step(
+    wire: &HostedCluster,
+    providers: Option<&[&str]>,
+    has_rolled: bool,
+) -> KeyRotationStep {
     let configured = providers.map(|providers| ConfiguredProviders {
         writer: providers.first().copied().unwrap_or_default().to_owned(),
         readers: providers.iter().map(|&name| name.to_owned()).collect(),
@@ -28,7 +34,11 @@ fn next_step(wire: &HostedCluster, providers: Option<&[&str]>, has_rolled: bool)
     next_key_rotation_step(
         &validated_cluster(wire),
         wire,
-        &KeyRotationInputs { configured_providers: configured.as_ref(), is_rolled_out: has_rolled, now: now() },
+        &KeyRotationInputs {
+            configured_providers: configured.as_ref(),
+            is_rolled_out: has_rolled,
+            now: now(),
+        },
     )
 }
 
@@ -63,7 +73,11 @@ fn a_changed_key_is_read_by_every_api_server_before_it_writes_and_the_old_one_st
     let unrecorded = cluster_with_key_record("1", None, &Value::Null);
     let first = next_record(&unrecorded, false).unwrap();
     assert_eq!(first["activeKey"]["azure"]["keyVersion"], "1");
-    assert_eq!(next_record(&cluster_with_key_record("1", None, &first), true), None, "it is settled");
+    assert_eq!(
+        next_record(&cluster_with_key_record("1", None, &first), true),
+        None,
+        "it is settled"
+    );
 
     let changed = cluster_with_key_record("2", None, &first);
     assert_eq!(key_role_versions(&changed), versions("1", "2"), "before anybody wrote anything");
@@ -106,11 +120,20 @@ fn unused_target_key_is_replaced() {
     let states: Vec<_> =
         replaced["history"].as_array().unwrap().iter().map(|it| &it["state"]).collect();
     assert_eq!(states, [READ_ONLY_DEPLOY_STATE, INTERRUPTED_STATE]);
-    assert_eq!(key_role_versions(&cluster_with_key_record("3", None, &replaced)), versions("1", "3"));
+    assert_eq!(
+        key_role_versions(&cluster_with_key_record("3", None, &replaced)),
+        versions("1", "3")
+    );
 
     let back = next_record(&cluster_with_key_record("1", None, &begun), true).unwrap();
-    assert_eq!((back.get("targetKey"), &back["history"][0]["state"]), (None, &json!(INTERRUPTED_STATE)));
-    assert_eq!(key_role_versions(&cluster_with_key_record("1", None, &back)), ("1".to_owned(), None));
+    assert_eq!(
+        (back.get("targetKey"), &back["history"][0]["state"]),
+        (None, &json!(INTERRUPTED_STATE))
+    );
+    assert_eq!(
+        key_role_versions(&cluster_with_key_record("1", None, &back)),
+        ("1".to_owned(), None)
+    );
 }
 
 #[test]
@@ -118,14 +141,23 @@ fn first_record_is_the_writing_key_and_keeps_read_keys() {
     let both = cluster_with_key_record("2", Some("1"), &Value::Null);
     for (writer, parts_then) in [("2", versions("2", "1")), ("1", versions("1", "2"))] {
         let writer = provider_name(&both, writer);
-        let KeyRotationStep::Record { status, .. } = next_step(&both, Some(&[&writer]), false) else { panic!() };
-        assert_eq!(key_role_versions(&cluster_with_key_record("2", Some("1"), &status)), parts_then);
+        let KeyRotationStep::Record { status, .. } = next_step(&both, Some(&[&writer]), false)
+        else {
+            panic!()
+        };
+        assert_eq!(
+            key_role_versions(&cluster_with_key_record("2", Some("1"), &status)),
+            parts_then
+        );
     }
     // Somebody changed the key while nobody recorded it.
     let changed = cluster_with_key_record("2", None, &Value::Null);
     let [old, new] = ["1", "2"].map(|version| provider_name(&changed, version));
     for providers in [&[&*old][..], &[], &[&*old, &*new]] {
-        let KeyRotationStep::WouldLoseKey(problem) = next_step(&changed, Some(providers), true) else { panic!() };
+        let KeyRotationStep::WouldLoseKey(problem) = next_step(&changed, Some(providers), true)
+        else {
+            panic!()
+        };
         assert_eq!(problem.field, "spec.secretEncryption.kms.azure.activeKey");
         assert!(problem.message.contains("encrypts with another key"), "{problem}");
     }
@@ -138,15 +170,28 @@ fn lost_record_after_promotion_keeps_every_read_key() {
     let lost = cluster_with_key_record("2", None, &Value::Null);
     let [old, new] = ["1", "2"].map(|version| provider_name(&lost, version));
     for stranger in [&*old, "aescbc"] {
-        let KeyRotationStep::WouldLoseKey(problem) = next_step(&lost, Some(&[&new, stranger]), true) else { panic!() };
+        let KeyRotationStep::WouldLoseKey(problem) =
+            next_step(&lost, Some(&[&new, stranger]), true)
+        else {
+            panic!()
+        };
         assert!(problem.message.contains(&format!("provider `{stranger}`")), "{problem}");
         assert!(problem.hint.unwrap().contains("`backupKey`"));
     }
     // What the hint says.
     let named = cluster_with_key_record("2", Some("1"), &Value::Null);
-    let KeyRotationStep::Record { status, .. } = next_step(&named, Some(&[&new, &old]), true) else { panic!() };
-    assert_eq!(key_role_versions(&cluster_with_key_record("2", Some("1"), &status)), versions("2", "1"));
-    assert!(matches!(next_step(&named, Some(&[&new, &old, "aescbc"]), true), KeyRotationStep::WouldLoseKey(_)));
+    let KeyRotationStep::Record { status, .. } = next_step(&named, Some(&[&new, &old]), true)
+    else {
+        panic!()
+    };
+    assert_eq!(
+        key_role_versions(&cluster_with_key_record("2", Some("1"), &status)),
+        versions("2", "1")
+    );
+    assert!(matches!(
+        next_step(&named, Some(&[&new, &old, "aescbc"]), true),
+        KeyRotationStep::WouldLoseKey(_)
+    ));
 }
 
 #[test]
@@ -221,7 +266,10 @@ fn ambiguous_configuration_has_no_writer() {
         json!({(ENCRYPTION_CONFIG_KEY): "no base64!"}),
         json!({(ENCRYPTION_CONFIG_KEY): "/w=="}),
     ] {
-        assert_eq!(read_configured_providers(&json!({"data": data})), ConfiguredProviders::default());
+        assert_eq!(
+            read_configured_providers(&json!({"data": data})),
+            ConfiguredProviders::default()
+        );
     }
 }
 

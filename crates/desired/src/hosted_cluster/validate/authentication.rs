@@ -6,7 +6,7 @@ use lanyard_api::hosted_cluster::{
     AzurePlatform, ControlPlaneIdentities, DataPlaneIdentities as WireDataPlane, HostedClusterSpec,
 };
 use lanyard_vocabulary::component::IdentityFieldParent;
-use lanyard_vocabulary::{EntraClientId, Component};
+use lanyard_vocabulary::{Component, EntraClientId};
 
 use super::checker::FieldChecker;
 use super::identity::check_identity;
@@ -38,10 +38,17 @@ pub(super) fn check_authentication(
         check_identities(checker, control_plane, &disabled.unwrap_or_default())
     });
     let data_plane = managed.data_plane.as_ref().map(|wire| check_data_plane(checker, wire));
-    Some(ValidatedAuthentication { vault: vault?, identities: identities?, data_plane: data_plane? })
+    Some(ValidatedAuthentication {
+        vault: vault?,
+        identities: identities?,
+        data_plane: data_plane?,
+    })
 }
 
-fn check_vault(checker: &mut FieldChecker, control_plane: &ControlPlaneIdentities) -> Option<CredentialVault> {
+fn check_vault(
+    checker: &mut FieldChecker,
+    control_plane: &ControlPlaneIdentities,
+) -> Option<CredentialVault> {
     let field = format!("{}.managedIdentitiesKeyVault", IdentityFieldParent::ControlPlane.path());
     let wire = control_plane.key_vault.as_ref()?;
     let name_field = format!("{field}.name");
@@ -62,7 +69,8 @@ fn check_identities(
     disabled: &[String],
 ) -> BTreeMap<Component, ControlPlaneIdentity> {
     let mut kept = BTreeMap::new();
-    let ours = |component: &Component| component.definition().parent == IdentityFieldParent::ControlPlane;
+    let ours =
+        |component: &Component| component.definition().parent == IdentityFieldParent::ControlPlane;
     for component in Component::ALL.into_iter().filter(ours) {
         let capability =
             COMPONENT_CAPABILITIES.iter().find(|(of, _)| *of == component).map(|(_, name)| *name);
@@ -88,7 +96,8 @@ fn check_identities(
 fn check_data_plane(checker: &mut FieldChecker, wire: &WireDataPlane) -> DataPlaneClientIds {
     let mut read = |name: &str, value: Option<&String>| -> Option<EntraClientId> {
         let text = value?;
-        checker.lint_non_uuid(&format!("{AUTHENTICATION}.managedIdentities.dataPlane.{name}"), text);
+        checker
+            .lint_non_uuid(&format!("{AUTHENTICATION}.managedIdentities.dataPlane.{name}"), text);
         text.parse().ok()
     };
     DataPlaneClientIds {

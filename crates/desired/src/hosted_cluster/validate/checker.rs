@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use lanyard_vocabulary::EntraClientId;
 
-use crate::problem::{ValidationProblems, ProblemSeverity};
+use crate::problem::{ProblemSeverity, ValidationProblems};
 
 /// Collects problems while it checks.
 #[derive(Debug, Default)]
@@ -53,7 +53,12 @@ impl FieldChecker {
     }
 
     /// How many items a list has.
-    pub(super) fn check_item_count(&mut self, field: &str, count: usize, counts: RangeInclusive<usize>) {
+    pub(super) fn check_item_count(
+        &mut self,
+        field: &str,
+        count: usize,
+        counts: RangeInclusive<usize>,
+    ) {
         let (fewest, most) = (*counts.start(), *counts.end());
         if count < fewest {
             let message = format!(

@@ -5,7 +5,7 @@ use lanyard_vocabulary::Component;
 
 use super::checker::FieldChecker;
 use super::identity::check_identity;
-use crate::hosted_cluster::{ControlPlaneIdentity, KmsEncryption, EncryptionKey};
+use crate::hosted_cluster::{ControlPlaneIdentity, EncryptionKey, KmsEncryption};
 
 const FIELD: &str = "spec.secretEncryption.kms";
 const MANAGED_HSM_TYPE: &str = "ManagedHSM";
@@ -52,7 +52,9 @@ fn lint_hsm_release(checker: &mut FieldChecker, spec: &HostedClusterSpec) {
     let Some((name, image)) = releases.find_map(|name| Some((name, image(name)?))) else {
         return;
     };
-    if let Some((major, minor)) = release_version(image).filter(|version| *version < FIRST_HSM_RELEASE) {
+    if let Some((major, minor)) =
+        release_version(image).filter(|version| *version < FIRST_HSM_RELEASE)
+    {
         let (since_major, since_minor) = FIRST_HSM_RELEASE;
         checker.problems.lint(
             format!("{}.keyVaultType", Component::Kms.definition().parent.path()),
@@ -71,7 +73,10 @@ fn release_version(image: &str) -> Option<(u64, u64)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn check_azure_kms(checker: &mut FieldChecker, azure: &AzureKmsSpec) -> Option<(KmsEncryption, KmsComponentIdentity)> {
+fn check_azure_kms(
+    checker: &mut FieldChecker,
+    azure: &AzureKmsSpec,
+) -> Option<(KmsEncryption, KmsComponentIdentity)> {
     let field = Component::Kms.definition().parent.path();
     let active = check_key(checker, &format!("{field}.activeKey"), azure.active_key.as_ref());
     let backup_field = format!("{field}.backupKey");
@@ -109,7 +114,11 @@ fn check_kms_identity(
     check_identity(checker, &Component::Kms.field_path(), azure.kms.as_ref()?)
 }
 
-fn check_key(checker: &mut FieldChecker, field: &str, wire: Option<&KmsKey>) -> Option<EncryptionKey> {
+fn check_key(
+    checker: &mut FieldChecker,
+    field: &str,
+    wire: Option<&KmsKey>,
+) -> Option<EncryptionKey> {
     let wire = wire?;
     let [vault, name, version] =
         ["keyVaultName", "keyName", "keyVersion"].map(|name| format!("{field}.{name}"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lanyard_api::hosted_cluster::ManagedIdentity;
 use lanyard_api::is_unquoted_yaml_string;
-use lanyard_vocabulary::{EntraClientId, Component, ObjectEncoding};
+use lanyard_vocabulary::{Component, EntraClientId, ObjectEncoding};
 
 use super::checker::FieldChecker;
 use crate::hosted_cluster::ControlPlaneIdentity;

@@ -22,7 +22,8 @@ pub(super) fn check_placement(
     let cloud = check_cloud(checker, azure);
     let location = check_location(checker, azure);
     let resource_group = check_resource_group(checker, azure);
-    let vnet = check_network_resource_id(checker, "vnetID", azure.vnet_id.as_ref(), "virtualNetworks");
+    let vnet =
+        check_network_resource_id(checker, "vnetID", azure.vnet_id.as_ref(), "virtualNetworks");
     let subnet = check_subnet_id(checker, azure);
     let subscription = check_identifier(checker, "subscriptionID", azure.subscription_id.as_ref());
     let security_group = check_network_resource_id(

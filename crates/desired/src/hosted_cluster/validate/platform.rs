@@ -139,7 +139,10 @@ mod tests {
             assert_eq!(HostedClusterPlatform::of(&wire), kind);
             assert!(!kind.is_managed_azure());
             assert!(kind.hint().is_some());
-            assert_eq!(validate(&wire), Err(HostedClusterValidationError::UnsupportedPlatform(kind)));
+            assert_eq!(
+                validate(&wire),
+                Err(HostedClusterValidationError::UnsupportedPlatform(kind))
+            );
         }
     }
 
@@ -158,7 +161,10 @@ mod tests {
         for change in cases {
             let wire = example_with_changes(std::slice::from_ref(&change));
             assert!(HostedClusterPlatform::of(&wire).is_managed_azure(), "{change:?}");
-            assert!(matches!(validate(&wire), Err(HostedClusterValidationError::Invalid(_))), "{change:?}");
+            assert!(
+                matches!(validate(&wire), Err(HostedClusterValidationError::Invalid(_))),
+                "{change:?}"
+            );
         }
         assert!(HostedClusterPlatform::of(&HostedCluster::default()).is_managed_azure());
     }
@@ -166,16 +172,25 @@ mod tests {
     #[test]
     fn misspelled_platform_error_suggests_the_spelling() {
         let wire = example_with_changes(&[("/spec/platform/type".to_owned(), json!("azure"))]);
-        let Err(HostedClusterValidationError::Invalid(problems)) = validate(&wire) else { panic!("it is usable") };
+        let Err(HostedClusterValidationError::Invalid(problems)) = validate(&wire) else {
+            panic!("it is usable")
+        };
         let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(told, ["spec.platform.type: `azure` is not a platform; `Azure` is"]);
     }
 
     #[test]
     fn unsupported_platform_error_names_the_platform() {
-        let text = HostedClusterValidationError::UnsupportedPlatform(HostedClusterPlatform::SelfManagedAzure).to_string();
+        let text = HostedClusterValidationError::UnsupportedPlatform(
+            HostedClusterPlatform::SelfManagedAzure,
+        )
+        .to_string();
         assert!(text.starts_with("this is a cluster of self-managed Azure (WorkloadIdentities)"));
         let other = HostedClusterPlatform::Other("AWS".to_owned());
-        assert!(HostedClusterValidationError::UnsupportedPlatform(other).to_string().contains("a cluster on AWS"));
+        assert!(
+            HostedClusterValidationError::UnsupportedPlatform(other)
+                .to_string()
+                .contains("a cluster on AWS")
+        );
     }
 }

@@ -1,8 +1,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{AZURE, CONTROL_PLANE, KMS, example_with_changes, example_json, parse_hosted_cluster_json};
-use crate::problem::{ValidationProblem, ProblemSeverity};
+use crate::fixture::{
+    AZURE, CONTROL_PLANE, KMS, example_json, example_with_changes, parse_hosted_cluster_json,
+};
+use crate::problem::{ProblemSeverity, ValidationProblem};
 
 mod update;
 mod usability;
@@ -99,7 +101,8 @@ fn a_misspelled_resource_group_is_pruned_and_the_default_is_reported() {
     let validated = validate(&example_with_changes(&changes)).unwrap();
     assert_eq!(validated.hosted_cluster.azure.resource_group, "default");
     assert_eq!(lints_of(&changes), ["spec.platform.azure.resourceGroupName"]);
-    let cloud = validate(&example_with_changes(&[(join_pointer(AZURE, "cloud"), Value::Null)])).unwrap();
+    let cloud =
+        validate(&example_with_changes(&[(join_pointer(AZURE, "cloud"), Value::Null)])).unwrap();
     assert_eq!(cloud.hosted_cluster.azure.cloud, lanyard_vocabulary::Cloud::Public);
 }
 
@@ -145,7 +148,10 @@ fn rules_beyond_the_schema_are_lints() {
             "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.imageRegistry",
         ),
         (
-            join_pointer(AZURE, "azureAuthenticationConfig/managedIdentities/dataPlane/diskMSIClientID"),
+            join_pointer(
+                AZURE,
+                "azureAuthenticationConfig/managedIdentities/dataPlane/diskMSIClientID",
+            ),
             json!("disk"),
             "spec.platform.azure.azureAuthenticationConfig.managedIdentities.dataPlane.diskMSIClientID",
         ),
@@ -158,8 +164,9 @@ fn rules_beyond_the_schema_are_lints() {
     for (pointer, value, expected) in cases {
         let found = lints_of(&[(pointer.clone(), value)]);
         assert!(found.contains(&expected.to_owned()), "{pointer}: {found:?}");
-        for lint in
-            validate(&example_with_changes(&[(pointer, Value::Null)])).map(|v| v.lints).unwrap_or_default()
+        for lint in validate(&example_with_changes(&[(pointer, Value::Null)]))
+            .map(|v| v.lints)
+            .unwrap_or_default()
         {
             assert!(lint.hint.is_some(), "{lint}");
         }
@@ -169,9 +176,13 @@ fn rules_beyond_the_schema_are_lints() {
 #[test]
 fn components_with_one_secret_have_to_be_one_identity() {
     let of_disk = |field: &str| {
-        example_json().pointer(&join_pointer(CONTROL_PLANE, &format!("disk/{field}"))).cloned().unwrap()
+        example_json()
+            .pointer(&join_pointer(CONTROL_PLANE, &format!("disk/{field}")))
+            .cloned()
+            .unwrap()
     };
-    let file = |field: &str, value: Value| (join_pointer(CONTROL_PLANE, &format!("file/{field}")), value);
+    let file =
+        |field: &str, value: Value| (join_pointer(CONTROL_PLANE, &format!("file/{field}")), value);
     let field = |name: &str| {
         format!(
             "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.file.{name}"
@@ -196,7 +207,8 @@ fn components_with_one_secret_have_to_be_one_identity() {
     let other = if encoding.1 == json!("hex") { "base64" } else { "hex" };
     let changes =
         [secret, file("clientID", of_disk("clientID")), file("objectEncoding", json!(other))];
-    let expected = [(ProblemSeverity::Error, field("objectEncoding")), (ProblemSeverity::Lint, shared)];
+    let expected =
+        [(ProblemSeverity::Error, field("objectEncoding")), (ProblemSeverity::Lint, shared)];
     assert_eq!(fields(&changes), expected);
 }
 
@@ -226,11 +238,13 @@ fn a_text_is_read_and_checked_in_one_step_with_its_lints_first() {
 #[test]
 fn names_that_need_yaml_quotes_are_linted() {
     for name in ["true", "Null", "123", "1e5", "0x1F", "on", "Y", "-1", "-", "2026-11-21"] {
-        let found = lints_of(&[(join_pointer(CONTROL_PLANE, "disk/credentialsSecretName"), json!(name))]);
+        let found =
+            lints_of(&[(join_pointer(CONTROL_PLANE, "disk/credentialsSecretName"), json!(name))]);
         assert_eq!(found.len(), 1, "{name}: {found:?}");
     }
     for name in ["disk", "1-disk", "0xyz", "nullable", "truth", "e5", "a-1"] {
-        let found = lints_of(&[(join_pointer(CONTROL_PLANE, "disk/credentialsSecretName"), json!(name))]);
+        let found =
+            lints_of(&[(join_pointer(CONTROL_PLANE, "disk/credentialsSecretName"), json!(name))]);
         assert_eq!(found, Vec::<String>::new(), "{name}");
     }
 }
@@ -240,8 +254,12 @@ fn a_component_that_is_switched_off_is_left_out_and_its_identity_still_checked()
     let off = ("/spec/capabilities".to_owned(), json!({"disabled": ["ImageRegistry", "Ingress"]}));
     let validated = validate(&example_with_changes(std::slice::from_ref(&off))).unwrap();
     assert_eq!(validated.hosted_cluster.identities.len(), 7);
-    assert_eq!(lints_of(&[off.clone(), (join_pointer(CONTROL_PLANE, "imageRegistry"), Value::Null)]), [""; 0]);
-    let found = errors_of(&[off, (join_pointer(CONTROL_PLANE, "ingress/objectEncoding"), json!("utf8"))]);
+    assert_eq!(
+        lints_of(&[off.clone(), (join_pointer(CONTROL_PLANE, "imageRegistry"), Value::Null)]),
+        [""; 0]
+    );
+    let found =
+        errors_of(&[off, (join_pointer(CONTROL_PLANE, "ingress/objectEncoding"), json!("utf8"))]);
     assert_eq!(found.len(), 1, "{found:?}");
 }
 
@@ -253,7 +271,8 @@ fn encryption_without_a_managed_identity_makes_no_component() {
         ("/spec/secretEncryption/kms".to_owned(), json!({"provider": "AWS", "aws": {}})),
     ];
     for change in cases {
-        let cluster = validate(&example_with_changes(std::slice::from_ref(&change))).unwrap().hosted_cluster;
+        let cluster =
+            validate(&example_with_changes(std::slice::from_ref(&change))).unwrap().hosted_cluster;
         assert!(
             !cluster.identities.contains_key(&lanyard_vocabulary::Component::Kms),
             "{change:?}"
@@ -284,8 +303,12 @@ fn health_probe_annotations_are_checked_as_the_reference_does() {
         validate(&annotated(pairs)).unwrap().hosted_cluster.azure.health_probe
     };
     assert_eq!(probe(&[]), LoadBalancerHealthProbe::Shared);
-    assert_eq!(probe(&[(mode, "servicenodeport"), (port, "1")]), LoadBalancerHealthProbe::ServiceNodePort);
-    let expected = LoadBalancerHealthProbe::SharedAt { path: Some("/ok".to_owned()), port: Some(65535) };
+    assert_eq!(
+        probe(&[(mode, "servicenodeport"), (port, "1")]),
+        LoadBalancerHealthProbe::ServiceNodePort
+    );
+    let expected =
+        LoadBalancerHealthProbe::SharedAt { path: Some("/ok".to_owned()), port: Some(65535) };
     assert_eq!(probe(&[(mode, "shared"), (path, "/ok"), (port, "65535")]), expected);
 
     let cases = [

@@ -2,7 +2,9 @@
 
 use lanyard_api::HostedCluster;
 use lanyard_api::definitions::{DEFAULT_ISSUER_URL, validation_messages};
-use lanyard_api::hosted_cluster::{AzureKmsSpec, AzurePlatform, AzurePrivateSpec, HostedClusterSpec};
+use lanyard_api::hosted_cluster::{
+    AzureKmsSpec, AzurePlatform, AzurePrivateSpec, HostedClusterSpec,
+};
 
 use super::checker::FieldChecker;
 use super::schema::resource_group_or_default;
@@ -40,10 +42,19 @@ fn azure_kms(spec: &HostedClusterSpec) -> Option<&AzureKmsSpec> {
     spec.secret_encryption.as_ref()?.kms.as_ref()?.azure.as_ref()
 }
 
-fn check_cluster_update(checker: &mut FieldChecker, old: &HostedClusterSpec, new: &HostedClusterSpec) {
+fn check_cluster_update(
+    checker: &mut FieldChecker,
+    old: &HostedClusterSpec,
+    new: &HostedClusterSpec,
+) {
     let ids = [
         ("spec.infraID", &old.infra_id, &new.infra_id, validation_messages::INFRA_ID_IMMUTABLE),
-        ("spec.clusterID", &old.cluster_id, &new.cluster_id, validation_messages::CLUSTER_ID_IMMUTABLE),
+        (
+            "spec.clusterID",
+            &old.cluster_id,
+            &new.cluster_id,
+            validation_messages::CLUSTER_ID_IMMUTABLE,
+        ),
     ];
     for (field, old, new, message) in ids {
         let was_empty = old.as_deref() == Some("");
@@ -66,7 +77,11 @@ fn is_unchanged<T: PartialEq>(old: Option<T>, new: Option<T>) -> bool {
 
 fn check_platform_update(checker: &mut FieldChecker, old: &AzurePlatform, new: &AzurePlatform) {
     let same_group = resource_group_or_default(old) == resource_group_or_default(new);
-    checker.check_rule(&azure_field("resourceGroup"), same_group, validation_messages::RESOURCE_GROUP_IMMUTABLE);
+    checker.check_rule(
+        &azure_field("resourceGroup"),
+        same_group,
+        validation_messages::RESOURCE_GROUP_IMMUTABLE,
+    );
     let immutable = [
         ("location", &old.location, &new.location, validation_messages::LOCATION_IMMUTABLE),
         ("vnetID", &old.vnet_id, &new.vnet_id, validation_messages::VNET_IMMUTABLE),
@@ -91,27 +106,43 @@ fn check_platform_update(checker: &mut FieldChecker, old: &AzurePlatform, new: &
 }
 
 fn check_topology_update(checker: &mut FieldChecker, old: &AzurePlatform, new: &AzurePlatform) {
-    checker.check_rule(AZURE, old.private.is_some() == new.private.is_some(), validation_messages::PRIVATE_PRESENCE);
+    checker.check_rule(
+        AZURE,
+        old.private.is_some() == new.private.is_some(),
+        validation_messages::PRIVATE_PRESENCE,
+    );
     checker.check_rule(
         AZURE,
         old.topology.is_none() || new.topology.is_some(),
         validation_messages::TOPOLOGY_REMOVED,
     );
     if let (Some(old), Some(new)) = (&old.topology, &new.topology) {
-        checker.check_rule(AZURE, (old == "Public") == (new == "Public"), validation_messages::TOPOLOGY_TRANSITION);
+        checker.check_rule(
+            AZURE,
+            (old == "Public") == (new == "Public"),
+            validation_messages::TOPOLOGY_TRANSITION,
+        );
     }
     if let (Some(old), Some(new)) = (&old.private, &new.private) {
         check_private_update(checker, old, new);
     }
 }
 
-fn check_private_update(checker: &mut FieldChecker, old: &AzurePrivateSpec, new: &AzurePrivateSpec) {
+fn check_private_update(
+    checker: &mut FieldChecker,
+    old: &AzurePrivateSpec,
+    new: &AzurePrivateSpec,
+) {
     let field = azure_field("private");
     let same = is_unchanged(old.private_type.as_ref(), new.private_type.as_ref());
     checker.check_rule(&format!("{field}.type"), same, validation_messages::PRIVATE_TYPE_IMMUTABLE);
     let subnet = |private: &AzurePrivateSpec| private.private_link.as_ref()?.nat_subnet_id.clone();
     let same = is_unchanged(subnet(old), subnet(new));
-    checker.check_rule(&format!("{field}.privateLink.natSubnetID"), same, validation_messages::NAT_SUBNET_IMMUTABLE);
+    checker.check_rule(
+        &format!("{field}.privateLink.natSubnetID"),
+        same,
+        validation_messages::NAT_SUBNET_IMMUTABLE,
+    );
     let network = |private: &AzurePrivateSpec| private.swift.as_ref()?.pod_network_instance.clone();
     let same = is_unchanged(network(old), network(new));
     let field = format!("{field}.swift.podNetworkInstance");
@@ -125,6 +156,11 @@ fn check_encryption_update(checker: &mut FieldChecker, old: &AzureKmsSpec, new: 
             && old.workload_identity.is_some() == new.workload_identity.is_some(),
         validation_messages::KMS_MODE_IMMUTABLE,
     );
-    let kind = |kms: &AzureKmsSpec| kms.key_vault_type.clone().unwrap_or_else(|| "KeyVault".to_owned());
-    checker.check_rule(KMS_FIELD, kind(old) == kind(new), validation_messages::KEY_VAULT_TYPE_IMMUTABLE);
+    let kind =
+        |kms: &AzureKmsSpec| kms.key_vault_type.clone().unwrap_or_else(|| "KeyVault".to_owned());
+    checker.check_rule(
+        KMS_FIELD,
+        kind(old) == kind(new),
+        validation_messages::KEY_VAULT_TYPE_IMMUTABLE,
+    );
 }

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::super::*;
 use crate::hash::{DESIRED_STATE_HASH_ANNOTATION, MountedValue, config_hash, desired_state_hash};
 use crate::hosted_cluster::{
-    AzurePlacement, ClusterTenant, ControlPlaneIdentity, DataPlaneClientIds, KmsEncryption,
-    EncryptionKey, LoadBalancerHealthProbe, CredentialVault, ValidatedHostedCluster, VaultTenant,
+    AzurePlacement, ClusterTenant, ControlPlaneIdentity, CredentialVault, DataPlaneClientIds,
+    EncryptionKey, KmsEncryption, LoadBalancerHealthProbe, ValidatedHostedCluster, VaultTenant,
 };
 use crate::templates::WorkloadTemplates;
 

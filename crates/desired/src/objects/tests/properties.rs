@@ -2,13 +2,16 @@
 
 use lanyard_api::SecretProviderClass;
 use lanyard_vocabulary::component::{Consumer, CredentialPathSource};
-use lanyard_vocabulary::{EntraClientId, Component};
+use lanyard_vocabulary::{Component, EntraClientId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::*;
 use super::find_object;
-use crate::fixture::{CONTROL_PLANE, KMS, any_changes, example_with_changes, example_inputs, desired_objects_of, validated_cluster};
+use crate::fixture::{
+    CONTROL_PLANE, KMS, any_changes, desired_objects_of, example_inputs, example_with_changes,
+    validated_cluster,
+};
 use crate::templates::WorkloadTemplates;
 
 fn class_of_component(objects: &[DesiredObject], component: Component) -> SecretProviderClass {
@@ -35,7 +38,12 @@ fn argument_value(container: &Value, flag: &str) -> Option<String> {
 }
 
 /// The file in a volume of the pod: the key of the Secret behind it.
-fn mounted_secret_json(objects: &[DesiredObject], pod: &Value, container: &Value, path: &str) -> Value {
+fn mounted_secret_json(
+    objects: &[DesiredObject],
+    pod: &Value,
+    container: &Value,
+    path: &str,
+) -> Value {
     let (directory, file) = path.rsplit_once('/').unwrap();
     let mounts = container["volumeMounts"].as_array().unwrap();
     let mount = mounts.iter().find(|mount| mount["mountPath"] == directory).unwrap();
@@ -53,7 +61,11 @@ fn mounted_secret_json(objects: &[DesiredObject], pod: &Value, container: &Value
 }
 
 /// What the container is told, through whatever it is told.
-fn configured_credential_path(objects: &[DesiredObject], component: Component, consumer: &Consumer) -> String {
+fn configured_credential_path(
+    objects: &[DesiredObject],
+    component: Component,
+    consumer: &Consumer,
+) -> String {
     let pod = pod_spec(objects, consumer);
     let container = item_named(&pod["containers"], consumer.container);
     match consumer.path_source {
@@ -74,7 +86,8 @@ fn configured_credential_path(objects: &[DesiredObject], component: Component, c
             let config = mounted_secret_json(objects, pod, container, &path);
             config["aadMSIDataPlaneIdentityPath"].as_str().unwrap().to_owned()
         }
-        CredentialPathSource::Environment { name } | CredentialPathSource::Rendered { name, .. } => {
+        CredentialPathSource::Environment { name }
+        | CredentialPathSource::Rendered { name, .. } => {
             let flag = argument_value(container, "--credential-file-from-env");
             assert_eq!(flag.as_deref(), Some(name));
             item_named(&container["env"], name)["value"].as_str().unwrap().to_owned()
@@ -234,7 +247,10 @@ fn the_reader_is_in_every_class_or_in_none() {
     let templates = WorkloadTemplates::default();
     let id = "0b1e5a3c-7d24-4f69-8e0a-c5d9f1b37a62";
     for text in [None, Some(id)] {
-        let inputs = DesiredObjectInputs { vault_reader: parse_vault_reader(text), ..example_inputs(&wire, &templates) };
+        let inputs = DesiredObjectInputs {
+            vault_reader: parse_vault_reader(text),
+            ..example_inputs(&wire, &templates)
+        };
         let objects = desired_objects(&validated_cluster(&wire), &inputs);
         for component in Component::ALL {
             let parameters = class_of_component(&objects, component).spec.parameters.unwrap();

@@ -36,7 +36,10 @@ fn lints_are_reported_in_advised_configuration_only() {
 #[test]
 fn all_identities_that_work_are_valid() {
     let world = StatusFixture::all_ready();
-    assert_eq!(world.condition(VALID_AZURE_IDENTITIES), condition_content("True", "AsExpected", "All is well"));
+    assert_eq!(
+        world.condition(VALID_AZURE_IDENTITIES),
+        condition_content("True", "AsExpected", "All is well")
+    );
     assert_eq!(world.condition(CREDENTIALS_RENEWED).0, "True");
     assert_eq!(world.condition(IDENTITIES_IN_STEP).0, "True");
 }
@@ -92,19 +95,35 @@ fn private_vault_fixture() -> StatusFixture {
 fn the_kms_condition_has_every_row_of_the_reference() {
     let told = |world: &StatusFixture| world.condition(VALID_KMS_CONFIG);
     let none = kms_fixture(&[("/spec/secretEncryption", Value::Null)]);
-    assert_eq!(told(&none), condition_content("Unknown", "StatusUnknown", "Azure KMS is not configured"));
+    assert_eq!(
+        told(&none),
+        condition_content("Unknown", "StatusUnknown", "Azure KMS is not configured")
+    );
 
     let unreachable = "Private Key Vault endpoint is not reachable from the management cluster";
-    assert_eq!(told(&private_vault_fixture()), condition_content("Unknown", "StatusUnknown", unreachable));
+    assert_eq!(
+        told(&private_vault_fixture()),
+        condition_content("Unknown", "StatusUnknown", unreachable)
+    );
 
     let mut world = StatusFixture::all_ready();
     assert_eq!(told(&world).1, "StatusUnknown");
-    world.report_probe(Component::ControlPlaneOperator, CanaryProbeReport::ENCRYPTION_PROBE, true, "AsExpected");
+    world.report_probe(
+        Component::ControlPlaneOperator,
+        CanaryProbeReport::ENCRYPTION_PROBE,
+        true,
+        "AsExpected",
+    );
     assert_eq!(told(&world), condition_content("True", "AsExpected", "All is well"));
 
     for reason in ["InvalidAzureCredentials", "AzureError"] {
         let mut world = StatusFixture::all_ready();
-        world.report_probe(Component::ControlPlaneOperator, CanaryProbeReport::ENCRYPTION_PROBE, false, reason);
+        world.report_probe(
+            Component::ControlPlaneOperator,
+            CanaryProbeReport::ENCRYPTION_PROBE,
+            false,
+            reason,
+        );
         let message = "controlPlaneOperator tells of encryption; next: do this";
         assert_eq!(told(&world), condition_content("False", reason, message));
     }
@@ -142,7 +161,12 @@ fn failed_encryption_probe_takes_precedence() {
 #[test]
 fn private_vault_condition_uses_the_api_server_probe() {
     let mut world = private_vault_fixture();
-    world.report_probe(Component::ControlPlaneOperator, CanaryProbeReport::ENCRYPTION_PROBE, false, "AzureError");
+    world.report_probe(
+        Component::ControlPlaneOperator,
+        CanaryProbeReport::ENCRYPTION_PROBE,
+        false,
+        "AzureError",
+    );
     assert_eq!(world.condition(VALID_KMS_CONFIG).0, "Unknown");
     world.report_probe(Component::Kms, CanaryProbeReport::ENCRYPTION_PROBE, true, "AsExpected");
     assert_eq!(world.condition(VALID_KMS_CONFIG).0, "True");
@@ -160,7 +184,12 @@ fn probes_of_a_pod_that_does_not_count_do_not_count() {
 fn network_condition_blocks_nothing() {
     let mut world = StatusFixture::all_ready();
     assert_eq!(world.condition(VALID_NETWORK).0, "Unknown");
-    world.report_probe(Component::ControlPlaneOperator, CanaryProbeReport::NETWORK_PROBE, false, "");
+    world.report_probe(
+        Component::ControlPlaneOperator,
+        CanaryProbeReport::NETWORK_PROBE,
+        false,
+        "",
+    );
     let expected = condition_content(
         "False",
         "InsufficientClusterCapabilities",
@@ -169,8 +198,16 @@ fn network_condition_blocks_nothing() {
     assert_eq!(world.condition(VALID_NETWORK), expected);
     assert_eq!(world.condition(VALID_AZURE_IDENTITIES).0, "True");
     world.canary_report_of(Component::ControlPlaneOperator).probes.clear();
-    world.report_probe(Component::ControlPlaneOperator, CanaryProbeReport::NETWORK_PROBE, true, "AsExpected");
-    assert_eq!(world.condition(VALID_NETWORK), condition_content("True", "AsExpected", "All is well"));
+    world.report_probe(
+        Component::ControlPlaneOperator,
+        CanaryProbeReport::NETWORK_PROBE,
+        true,
+        "AsExpected",
+    );
+    assert_eq!(
+        world.condition(VALID_NETWORK),
+        condition_content("True", "AsExpected", "All is well")
+    );
 }
 
 #[test]
@@ -214,7 +251,8 @@ fn the_time_of_a_transition_is_that_of_the_status_alone() {
         let all = world.status().conditions;
         all.into_iter().find(|it| it.type_ == kind).unwrap().last_transition_time.0
     };
-    let mut world = StatusFixture::all_ready().with_current_status_as_previous().advanced_by_minutes(5);
+    let mut world =
+        StatusFixture::all_ready().with_current_status_as_previous().advanced_by_minutes(5);
     assert_eq!(time(&world, VALID_AZURE_IDENTITIES), noon());
     world.report_canary_failure(Component::Disk, Hop::Granted, "AuthorizationFailed");
     assert_eq!(time(&world, VALID_AZURE_IDENTITIES), noon() + 5.minutes());

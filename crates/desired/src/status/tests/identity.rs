@@ -10,7 +10,11 @@ fn identity_proven_by_its_canary_is_ready_at_granted() {
     assert_eq!(status.identities.len(), 9);
     assert_eq!(status.observed_generation, Some(3));
     for identity in &status.identities {
-        assert_eq!(identity_summary(identity), ("True", "AsExpected", Some("granted"), None), "{identity:?}");
+        assert_eq!(
+            identity_summary(identity),
+            ("True", "AsExpected", Some("granted"), None),
+            "{identity:?}"
+        );
         assert_eq!(identity.message, "");
         assert_eq!(identity.loaded_version.as_deref(), Some("v1"));
         let (begin, renewal, end) = credential_timestamps(0);
@@ -66,14 +70,18 @@ fn canary_failure_message_includes_the_node_outcome() {
 
 #[test]
 fn non_healing_outcome_breaks_identity_with_usable_credential() {
-    for code in
-        OutcomeCode::ALL.iter().filter(|it| it.recovery_mode() == lanyard_vocabulary::RecoveryMode::Never)
+    for code in OutcomeCode::ALL
+        .iter()
+        .filter(|it| it.recovery_mode() == lanyard_vocabulary::RecoveryMode::Never)
     {
         let mut world = StatusFixture::all_ready();
         world.report_outcome(DISK, *code);
         let identity = world.identity_status(DISK);
         let before = crate::report_text::previous_hop(code.hop()).map(Hop::name);
-        assert_eq!(identity_summary(&identity), ("False", code.name(), before, Some(code.hop().name())));
+        assert_eq!(
+            identity_summary(&identity),
+            ("False", code.name(), before, Some(code.hop().name()))
+        );
         assert!(identity.message.contains("the mounted credential still serves"), "{code}");
         assert!(identity.message.ends_with(&format!("next: {}", code.hint())), "{code}");
         assert_eq!(identity.since, Some(at("2026-06-01T10:00:00Z")));
@@ -82,8 +90,9 @@ fn non_healing_outcome_breaks_identity_with_usable_credential() {
 
 #[test]
 fn self_healing_outcome_is_reported_without_breaking_identity() {
-    for code in
-        OutcomeCode::ALL.iter().filter(|it| it.recovery_mode() != lanyard_vocabulary::RecoveryMode::Never)
+    for code in OutcomeCode::ALL
+        .iter()
+        .filter(|it| it.recovery_mode() != lanyard_vocabulary::RecoveryMode::Never)
     {
         let mut world = StatusFixture::all_ready();
         world.report_outcome(DISK, *code);
@@ -177,7 +186,8 @@ fn unproven_identity_is_unknown_and_names_the_missing_report() {
 
     world.pod_of_component(DISK).canary_report = ReportAnnotation::Unreadable;
     assert!(world.identity_status(DISK).message.contains("the facts of its canary cannot be read"));
-    world.pod_of_component(DISK).canary_report = ReportAnnotation::Parsed(canary_report(Component::File));
+    world.pod_of_component(DISK).canary_report =
+        ReportAnnotation::Parsed(canary_report(Component::File));
     assert!(world.identity_status(DISK).message.contains("its canary proves `file`"));
 
     world.pod_of_component(DISK).canary_report = ReportAnnotation::Absent;
@@ -212,7 +222,8 @@ fn canary_before_its_final_hop_proves_nothing() {
 
 /// Who of all that have come to a token is proven by it.
 fn components_proven_by_a_token(mut world: StatusFixture) -> Vec<String> {
-    let components: Vec<_> = world.cluster.running_components().map(|(component, _)| component).collect();
+    let components: Vec<_> =
+        world.cluster.running_components().map(|(component, _)| component).collect();
     for component in components {
         world.canary_report_of(component).last_good_hop = Some("entra-token".to_owned());
     }
@@ -235,7 +246,8 @@ fn a_token_proves_the_identity_of_a_canary_that_is_given_no_call_and_of_no_other
     assert!(components_proven_by_a_token(world).is_empty());
 
     let private = (format!("{KMS}/keyVaultAccess"), json!("Private"));
-    let mut world = StatusFixture::for_cluster(validated_cluster(&example_with_changes(&[private])));
+    let mut world =
+        StatusFixture::for_cluster(validated_cluster(&example_with_changes(&[private])));
     assert_eq!(components_proven_by_a_token(world.clone()), ["kms"]);
     world.private_router = Some("172.30.0.100".parse().unwrap());
     assert!(components_proven_by_a_token(world).is_empty());
@@ -252,7 +264,8 @@ fn invalid_cluster_keeps_the_proven_hop_of_its_canary() {
     world.canary_report_of(Component::Kms).last_good_hop = Some("entra-token".to_owned());
     world.previous_status = Some(world.status());
     let problems = ValidationProblems::default();
-    let observed = IdentityStatusInputs { cluster: ClusterValidation::Invalid(&problems), ..world.inputs() };
+    let observed =
+        IdentityStatusInputs { cluster: ClusterValidation::Invalid(&problems), ..world.inputs() };
     assert!(identities_status(&observed).identities.iter().all(|it| it.ready == "True"));
 }
 
@@ -311,7 +324,8 @@ fn rollout_reports_worst_pod_and_oldest_credential() {
     world.add_ready_pod(DISK, consumer, "new");
     let class = DISK.definition().secret_provider_class;
     let id = world.volume_of_component(DISK).objects[0].0.clone();
-    *world.volume_of_pod(DISK, "new") = observed_volume("new", class, &id, "v2", credential_timestamps(10));
+    *world.volume_of_pod(DISK, "new") =
+        observed_volume("new", class, &id, "v2", credential_timestamps(10));
     parsed_mut(&mut world.pod_mut("new").canary_report).credential = None;
     let identity = world.identity_status(DISK);
     assert_eq!((identity.ready.as_str(), identity.loaded_version.as_deref()), ("True", Some("v1")));
@@ -321,7 +335,8 @@ fn rollout_reports_worst_pod_and_oldest_credential() {
     assert_eq!(world.identity_status(DISK).ready, "Unknown");
     world.report_canary_failure(DISK, Hop::Granted, "AuthorizationFailed");
     assert_eq!(world.identity_status(DISK).reason, "AuthorizationFailed");
-    parsed_mut(&mut world.volume_of_pod(DISK, "new").report).outcome = Some("VaultForbidden".to_owned());
+    parsed_mut(&mut world.volume_of_pod(DISK, "new").report).outcome =
+        Some("VaultForbidden".to_owned());
     let identity = world.identity_status(DISK);
     assert_eq!(identity.failed_hop.as_deref(), Some("vault-read"), "the first broken hop");
     assert!(identity.message.starts_with("pod `new`"), "{}", identity.message);
@@ -355,7 +370,8 @@ fn with_replaced_pod(world: &StatusFixture) -> StatusFixture {
     let (now, old) = (world.now, world.pod_of_component(DISK));
     (old.is_deleting, old.deletion_deadline) = (true, Some(now + 30.seconds()));
     let new = world.pod_mut("new");
-    (new.canary_report, new.created_at, new.started_at) = (ReportAnnotation::Absent, Some(now), Some(now));
+    (new.canary_report, new.created_at, new.started_at) =
+        (ReportAnnotation::Absent, Some(now), Some(now));
     world
 }
 
@@ -370,7 +386,10 @@ fn rollout_keeps_identity_status_until_the_new_pod_reports() {
     assert_eq!(status_json(&world.status()), before);
     world.pods.retain(|pod| pod.name != "new");
     assert_eq!(status_json(&world.status()), before);
-    assert_eq!(next_status_change_at(&world.inputs(), &world.status()), Some(noon() + 30.seconds()));
+    assert_eq!(
+        next_status_change_at(&world.inputs(), &world.status()),
+        Some(noon() + 30.seconds())
+    );
 
     // Only for so long.
     let mut world = with_replaced_pod(&good).advanced_by_minutes(2);
@@ -421,7 +440,8 @@ fn mounted_but_unloaded_version_is_not_reported() {
     let mut world = StatusFixture::all_ready().with_current_status_as_previous();
     let id = world.volume_of_component(DISK).objects[0].0.clone();
     let (pod, class) = (DISK.consumers()[0].deployment, DISK.definition().secret_provider_class);
-    *world.volume_of_component(DISK) = observed_volume(pod, class, &id, "v2", credential_timestamps(10));
+    *world.volume_of_component(DISK) =
+        observed_volume(pod, class, &id, "v2", credential_timestamps(10));
     let identity = world.identity_status(DISK);
     assert_eq!(identity.loaded_version.as_deref(), Some("v1"));
     assert_eq!(identity.not_after, Some(credential_timestamps(0).2));
@@ -479,10 +499,14 @@ fn unreadable_classes_do_not_change_pod_reports() {
 fn kms_needs_both_consumers_and_second_proves_its_file() {
     let kms = Component::Kms;
     let mut world = StatusFixture::all_ready();
-    assert_eq!(identity_summary(&world.identity_status(kms)), ("True", "AsExpected", Some("granted"), None));
+    assert_eq!(
+        identity_summary(&world.identity_status(kms)),
+        ("True", "AsExpected", Some("granted"), None)
+    );
 
     world.volumes.retain(|it| {
-        it.class_name != kms.definition().secret_provider_class || it.pod_name != "control-plane-operator"
+        it.class_name != kms.definition().secret_provider_class
+            || it.pod_name != "control-plane-operator"
     });
     let identity = world.identity_status(kms);
     assert_eq!((identity.ready.as_str(), identity.reason.as_str()), ("Unknown", "NotReported"));
@@ -519,7 +543,8 @@ fn the_client_id_is_that_of_the_cluster_or_else_of_the_loaded_credential() {
 
 #[test]
 fn times_stay_until_ready_changes() {
-    let world = StatusFixture::all_ready().with_current_status_as_previous().advanced_by_minutes(10);
+    let world =
+        StatusFixture::all_ready().with_current_status_as_previous().advanced_by_minutes(10);
     assert_eq!(world.identity_status(DISK).since, Some(noon()));
     let mut world = world.with_current_status_as_previous();
     world.report_outcome(DISK, OutcomeCode::VaultUnavailable);
@@ -532,7 +557,8 @@ fn times_stay_until_ready_changes() {
 
 impl StatusFixture {
     fn report_later_canary_failure(&mut self, component: Component) {
-        self.pod_of_component(component).canary_report = ReportAnnotation::Parsed(canary_report(component));
+        self.pod_of_component(component).canary_report =
+            ReportAnnotation::Parsed(canary_report(component));
         self.report_canary_failure(component, Hop::Granted, "AuthorizationFailed");
         let since = self.now + 1.hour();
         self.canary_report_of(component).failure.as_mut().unwrap().since = since;

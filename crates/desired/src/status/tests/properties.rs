@@ -128,8 +128,9 @@ fn any_text() -> impl Strategy<Value = String> {
 /// Where a value is longer than the definition of the API allows.
 fn schema_violations(schema: &Value, value: &Value, path: &str) -> Vec<String> {
     let most = |name: &str| schema[name].as_u64().map(|most| usize::try_from(most).unwrap());
-    let of =
-        |key: &str, inner: &Value, value: &Value| schema_violations(inner, value, &format!("{path}.{key}"));
+    let of = |key: &str, inner: &Value, value: &Value| {
+        schema_violations(inner, value, &format!("{path}.{key}"))
+    };
     match value {
         Value::String(text) => {
             let is_long = most("maxLength").is_some_and(|most| text.chars().count() > most);

@@ -16,7 +16,10 @@ fn throttled_identity_keeps_its_status_with_the_reason() {
     let mut world = StatusFixture::all_ready();
     world.canary_report_of(DISK).throttled = Some(throttled.clone());
     let identity = world.identity_status(DISK);
-    assert_eq!(identity_summary(&identity), ("True", "TooManyRequests", Some("granted"), Some("granted")));
+    assert_eq!(
+        identity_summary(&identity),
+        ("True", "TooManyRequests", Some("granted"), Some("granted"))
+    );
     assert!(identity.message.ends_with("throttled; next: wait"), "{}", identity.message);
 
     // What the node says is worse: a pod that starts now may get no credential.
@@ -83,7 +86,10 @@ fn throttled_probe_keeps_its_last_result() {
     };
     world.canary_report_of(Component::ControlPlaneOperator).probes = vec![told("AsExpected")];
     let before = world.status();
-    assert_eq!(world.condition(VALID_NETWORK), condition_content("True", "AsExpected", "All is well"));
+    assert_eq!(
+        world.condition(VALID_NETWORK),
+        condition_content("True", "AsExpected", "All is well")
+    );
     world.canary_report_of(Component::ControlPlaneOperator).probes = vec![told("TooManyRequests")];
     let said = condition_content("True", "TooManyRequests", "all are in westeurope");
     assert_eq!(world.condition(VALID_NETWORK), said);
@@ -102,7 +108,10 @@ fn unthrottled_encryption_probe_takes_precedence() {
         let told = condition_content("True", "TooManyRequests", &message);
         assert_eq!(world.condition(VALID_KMS_CONFIG), told);
         world.report_probe(other, CanaryProbeReport::ENCRYPTION_PROBE, true, "AsExpected");
-        assert_eq!(world.condition(VALID_KMS_CONFIG), condition_content("True", "AsExpected", "All is well"));
+        assert_eq!(
+            world.condition(VALID_KMS_CONFIG),
+            condition_content("True", "AsExpected", "All is well")
+        );
         world.report_probe(other, CanaryProbeReport::ENCRYPTION_PROBE, false, "AzureError");
         assert_eq!(world.condition(VALID_KMS_CONFIG).0, "False");
     }

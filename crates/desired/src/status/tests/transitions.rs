@@ -30,11 +30,20 @@ fn break_reason_change_and_recovery_emit_one_event_each() {
     let good = StatusFixture::all_ready();
     let mut broken = StatusFixture::all_ready();
     broken.report_canary_failure(DISK, Hop::EntraToken, "AADSTS700027");
-    assert_eq!(events_between(&good, &mut broken), single_event(EventType::Warning, "AADSTS700027"));
+    assert_eq!(
+        events_between(&good, &mut broken),
+        single_event(EventType::Warning, "AADSTS700027")
+    );
     let mut other = StatusFixture::all_ready();
     other.report_canary_failure(DISK, Hop::Granted, "AuthorizationFailed");
-    assert_eq!(events_between(&broken, &mut other), single_event(EventType::Warning, "AuthorizationFailed"));
-    assert_eq!(events_between(&other, &mut StatusFixture::all_ready()), single_event(EventType::Normal, "IdentityReady"));
+    assert_eq!(
+        events_between(&broken, &mut other),
+        single_event(EventType::Warning, "AuthorizationFailed")
+    );
+    assert_eq!(
+        events_between(&other, &mut StatusFixture::all_ready()),
+        single_event(EventType::Normal, "IdentityReady")
+    );
 }
 
 #[test]
@@ -53,19 +62,31 @@ fn an_event_names_the_identity_the_hop_and_the_next_step() {
 fn non_breaking_failure_emits_events_at_start_and_end() {
     let mut troubled = StatusFixture::all_ready();
     troubled.report_outcome(DISK, OutcomeCode::VaultThrottled);
-    assert_eq!(events_between(&StatusFixture::all_ready(), &mut troubled), single_event(EventType::Warning, "VaultThrottled"));
-    assert_eq!(events_between(&troubled, &mut StatusFixture::all_ready()), single_event(EventType::Normal, "IdentityReady"));
+    assert_eq!(
+        events_between(&StatusFixture::all_ready(), &mut troubled),
+        single_event(EventType::Warning, "VaultThrottled")
+    );
+    assert_eq!(
+        events_between(&troubled, &mut StatusFixture::all_ready()),
+        single_event(EventType::Normal, "IdentityReady")
+    );
 }
 
 #[test]
 fn transition_to_unknown_emits_event_but_initial_unknown_does_not() {
     let mut silent = StatusFixture::all_ready();
     silent.pod_of_component(DISK).canary_report = ReportAnnotation::Absent;
-    assert_eq!(events_between(&StatusFixture::all_ready(), &mut silent), single_event(EventType::Warning, "NotProven"));
+    assert_eq!(
+        events_between(&StatusFixture::all_ready(), &mut silent),
+        single_event(EventType::Warning, "NotProven")
+    );
     let mut gone = silent.clone();
     gone.pod_of_component(DISK).is_ready = false;
     assert_eq!(events_between(&silent, &mut gone), []);
-    assert_eq!(events_between(&gone, &mut StatusFixture::all_ready()), single_event(EventType::Normal, "IdentityReady"));
+    assert_eq!(
+        events_between(&gone, &mut StatusFixture::all_ready()),
+        single_event(EventType::Normal, "IdentityReady")
+    );
 }
 
 #[test]
@@ -85,7 +106,8 @@ fn rotation_event_waits_until_every_pod_loaded_the_version() {
     let (pod, class) = (DISK.consumers()[0].deployment, DISK.definition().secret_provider_class);
     // The node tells it at once, and the canary when it has gone all its way.
     let mut mounted = StatusFixture::all_ready();
-    *mounted.volume_of_component(DISK) = observed_volume(pod, class, &id, "v2", credential_timestamps(10));
+    *mounted.volume_of_component(DISK) =
+        observed_volume(pod, class, &id, "v2", credential_timestamps(10));
     assert_eq!(events_between(&StatusFixture::all_ready(), &mut mounted), []);
     let mut loaded = mounted.clone();
     loaded.load_credential(DISK, 10);
@@ -105,12 +127,21 @@ fn rotation_event_waits_until_every_pod_loaded_the_version() {
 fn conditions_emit_events_on_failure_and_recovery() {
     let mut bad = StatusFixture::all_ready();
     bad.report_probe(Component::Kms, CanaryProbeReport::ENCRYPTION_PROBE, false, "AzureError");
-    assert_eq!(events_between(&StatusFixture::all_ready(), &mut bad), single_event(EventType::Warning, "AzureError"));
+    assert_eq!(
+        events_between(&StatusFixture::all_ready(), &mut bad),
+        single_event(EventType::Warning, "AzureError")
+    );
     let mut good = StatusFixture::all_ready();
     good.report_probe(Component::Kms, CanaryProbeReport::ENCRYPTION_PROBE, true, "AsExpected");
-    assert_eq!(events_between(&bad, &mut good), single_event(EventType::Normal, "ValidAzureKMSConfig"));
+    assert_eq!(
+        events_between(&bad, &mut good),
+        single_event(EventType::Normal, "ValidAzureKMSConfig")
+    );
     assert_eq!(events_between(&good, &mut StatusFixture::all_ready()), []);
-    assert_eq!(events_between(&bad, &mut StatusFixture::all_ready()), single_event(EventType::Warning, "StatusUnknown"));
+    assert_eq!(
+        events_between(&bad, &mut StatusFixture::all_ready()),
+        single_event(EventType::Warning, "StatusUnknown")
+    );
 }
 
 #[test]

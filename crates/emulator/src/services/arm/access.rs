@@ -7,7 +7,7 @@ use super::error::{ArmServiceError, bad_request};
 use crate::authorization::{AccessRequest, AccessScope, ActionPlane};
 use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::request::ServiceReply;
-use crate::token::{BearerTokenError, AuthenticatedCaller};
+use crate::token::{AuthenticatedCaller, BearerTokenError};
 
 /// Lets a caller in who has the right to `action` at `scope`.
 ///
@@ -23,12 +23,15 @@ pub(super) fn authorize_call(
 }
 
 /// Verifies token, `api-version` and, if the path has one, the subscription.
-pub(super) fn authenticate(call: &mut OperationContext<'_>) -> Result<AuthenticatedCaller, ServiceReply> {
+pub(super) fn authenticate(
+    call: &mut OperationContext<'_>,
+) -> Result<AuthenticatedCaller, ServiceReply> {
     let subscription = path_subscription(call);
     let tenant =
         call.world().resources.subscription(&subscription).map(|known| known.tenant.clone());
     let authority = authority_url(call, tenant.as_ref().map_or("common", |tenant| tenant.as_str()));
-    let refuse = |code, message| ArmServiceError::InvalidToken { code, authority, message }.to_reply();
+    let refuse =
+        |code, message| ArmServiceError::InvalidToken { code, authority, message }.to_reply();
     let caller = match call.authenticate_bearer(&arm_audiences(call)) {
         Ok(caller) => caller,
         Err(problem) => {
@@ -84,13 +87,19 @@ pub(super) fn authorize(
         Ok(_) => Ok(()),
         Err(miss) => {
             let miss = miss.to_string();
-            Err(ArmServiceError::Unauthorized { caller, action, scope, nearest_miss: miss }.to_reply())
+            Err(ArmServiceError::Unauthorized { caller, action, scope, nearest_miss: miss }
+                .to_reply())
         }
     }
 }
 
 /// Whether a caller has the right to `action` at `scope`.
-pub(super) fn is_authorized(call: &OperationContext<'_>, caller: &AuthenticatedCaller, action: &str, scope: &AccessScope) -> bool {
+pub(super) fn is_authorized(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    action: &str,
+    scope: &AccessScope,
+) -> bool {
     let plane = ActionPlane::Control;
     let request = AccessRequest { principal_id: caller.object_id, plane, action, scope };
     call.world().authorization.decide_access(request).is_ok()
@@ -119,7 +128,9 @@ pub(super) fn require_group(call: &OperationContext<'_>) -> Result<(), ServiceRe
     let group = group_scope(call)?;
     match call.world().resources.resource(&group) {
         Some(_) => Ok(()),
-        None => Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply()),
+        None => {
+            Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply())
+        }
     }
 }
 
@@ -136,7 +147,11 @@ pub(super) fn json_body(call: &OperationContext<'_>) -> Result<Value, ServiceRep
 }
 
 /// A reply with the throttling headers; nothing is throttled here, so their numbers stay.
-pub(super) fn json_reply(call: &OperationContext<'_>, status: StatusCode, body: &Value) -> ServiceReply {
+pub(super) fn json_reply(
+    call: &OperationContext<'_>,
+    status: StatusCode,
+    body: &Value,
+) -> ServiceReply {
     with_rate_limit_header(call, ServiceReply::json(status, body))
 }
 
@@ -155,7 +170,10 @@ fn with_rate_limit_header(call: &OperationContext<'_>, reply: ServiceReply) -> S
 }
 
 /// A list: `value`, and `nextLink` if `$top` leaves something over.
-pub(super) fn list_reply(call: &OperationContext<'_>, items: Vec<Value>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn list_reply(
+    call: &OperationContext<'_>,
+    items: Vec<Value>,
+) -> Result<ServiceReply, ServiceReply> {
     let number = |name: &str| match call.request.query(name) {
         None => Ok(None),
         Some(text) => text.parse::<usize>().map(Some).map_err(|error| {
@@ -203,7 +221,9 @@ fn arm_audiences(call: &OperationContext<'_>) -> Vec<String> {
 fn token_error_code_and_message(problem: &BearerTokenError) -> (&'static str, String) {
     let code = match problem {
         BearerTokenError::Missing => "AuthenticationFailed",
-        BearerTokenError::Malformed | BearerTokenError::NotIssuedHere => "InvalidAuthenticationToken",
+        BearerTokenError::Malformed | BearerTokenError::NotIssuedHere => {
+            "InvalidAuthenticationToken"
+        }
         BearerTokenError::Audience { .. } => "InvalidAuthenticationTokenAudience",
         BearerTokenError::Lifetime => "ExpiredAuthenticationToken",
     };

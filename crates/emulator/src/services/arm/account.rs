@@ -4,7 +4,9 @@ use http::StatusCode;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use serde_json::{Value, json};
 
-use super::access::{authenticate, authorize_call, list_reply, path_scope, json_reply, parse_request_scope};
+use super::access::{
+    authenticate, authorize_call, json_reply, list_reply, parse_request_scope, path_scope,
+};
 use super::error::bad_request;
 use super::resource_store::Subscription;
 use crate::authorization::AccessScope;
@@ -20,7 +22,9 @@ const LOCATIONS: [(&str, &str); 4] = [
 ];
 
 /// `GET /metadata/endpoints`: one object from 2022-09-01 on, an array before. No token is needed.
-pub(super) fn get_metadata_endpoints(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn get_metadata_endpoints(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let Ok(version) = call.api_version() else {
         return Err(bad_request("MissingApiVersionParameter", "`api-version` is required."));
     };
@@ -83,7 +87,9 @@ pub(super) fn list_tenants(call: &mut OperationContext<'_>) -> Result<ServiceRep
 }
 
 /// `GET /subscriptions`: those in which the caller has an assignment at any scope.
-pub(super) fn list_subscriptions(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn list_subscriptions(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
     let world = call.world();
     let mut items = Vec::new();
@@ -101,16 +107,25 @@ pub(super) fn list_subscriptions(call: &mut OperationContext<'_>) -> Result<Serv
 }
 
 /// `GET /subscriptions/{id}`.
-pub(super) fn get_subscription(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn get_subscription(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let whole = path_scope(call)?;
     authorize_call(call, "Microsoft.Resources/subscriptions/read", &whole)?;
-    let found = call.world().resources.subscription(call.path_parameter("subscription")).map(subscription_json);
+    let found = call
+        .world()
+        .resources
+        .subscription(call.path_parameter("subscription"))
+        .map(subscription_json);
     Ok(json_reply(call, StatusCode::OK, &found.unwrap_or_default()))
 }
 
 /// `GET /subscriptions/{id}/locations`.
-pub(super) fn list_locations(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let whole = parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
+pub(super) fn list_locations(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let whole =
+        parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
     authorize_call(call, "Microsoft.Resources/subscriptions/locations/read", &whole)?;
     let items = LOCATIONS.map(|(name, title)| {
         json!({

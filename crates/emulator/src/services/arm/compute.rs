@@ -9,9 +9,25 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
         ArmReadKind::SubscriptionCollection,
         sub!("Microsoft.Compute/virtualMachines"),
     ),
-    read_only_operation("VirtualMachines_List", ArmReadKind::ChildCollection, rg!("Microsoft.Compute/virtualMachines")),
-    read_only_operation("VirtualMachines_Get", ArmReadKind::Resource, rg!("Microsoft.Compute/virtualMachines/{name}")),
-    read_only_operation("Disks_List", ArmReadKind::SubscriptionCollection, sub!("Microsoft.Compute/disks")),
-    read_only_operation("Disks_ListByResourceGroup", ArmReadKind::ChildCollection, rg!("Microsoft.Compute/disks")),
+    read_only_operation(
+        "VirtualMachines_List",
+        ArmReadKind::ChildCollection,
+        rg!("Microsoft.Compute/virtualMachines"),
+    ),
+    read_only_operation(
+        "VirtualMachines_Get",
+        ArmReadKind::Resource,
+        rg!("Microsoft.Compute/virtualMachines/{name}"),
+    ),
+    read_only_operation(
+        "Disks_List",
+        ArmReadKind::SubscriptionCollection,
+        sub!("Microsoft.Compute/disks"),
+    ),
+    read_only_operation(
+        "Disks_ListByResourceGroup",
+        ArmReadKind::ChildCollection,
+        rg!("Microsoft.Compute/disks"),
+    ),
     read_only_operation("Disks_Get", ArmReadKind::Resource, rg!("Microsoft.Compute/disks/{name}")),
 ];

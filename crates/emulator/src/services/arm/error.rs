@@ -52,8 +52,9 @@ impl ArmServiceError<'_> {
     pub(super) fn to_reply(&self) -> ServiceReply {
         let (status, code) = self.status_and_code();
         let error = json!({ "error": { "code": code, "message": self.message() } });
-        let reply =
-            ServiceReply::json(status, &error).with_header("x-ms-failure-cause", "gateway").with_rejection_reason(code);
+        let reply = ServiceReply::json(status, &error)
+            .with_header("x-ms-failure-cause", "gateway")
+            .with_rejection_reason(code);
         match self {
             Self::InvalidToken { authority, message, .. } => {
                 // The message repeats what the token says, and a quote would end the value.
@@ -99,7 +100,9 @@ impl ArmServiceError<'_> {
                 "The query parameter `api-version` is required on every request.".to_owned()
             }
             Self::ApiVersionInvalid(text) => format!("`{text}` is no api-version."),
-            Self::SubscriptionNotFound(id) => format!("The subscription '{id}' could not be found."),
+            Self::SubscriptionNotFound(id) => {
+                format!("The subscription '{id}' could not be found.")
+            }
             Self::ResourceGroupNotFound(name) => {
                 format!("The resource group '{name}' could not be found.")
             }

@@ -6,21 +6,32 @@ use jiff::Timestamp;
 use lanyard_vocabulary::{ParseIdentifierError, VaultName};
 use serde_json::{Value, json};
 
-use super::access::{json_body, empty_reply, authorize_call, path_scope, json_reply, require_group, parse_request_scope};
-use super::resource_reads;
+use super::access::{
+    authorize_call, empty_reply, json_body, json_reply, parse_request_scope, path_scope,
+    require_group,
+};
 use super::error::{ArmServiceError, bad_request, conflict};
+use super::resource_reads;
 use super::resource_store::{ArmResource, UpsertOutcome};
 use super::{ArmReadKind, read_operation};
 use crate::authorization::AccessScope;
+use crate::azure_state::AzureState;
 use crate::operation_context::OperationContext;
-use crate::operations::{OperationHandler, ServiceOperation, OperationSupport};
+use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 use crate::services::keyvault::{AccessPolicy, DeletedVault, EmulatedVault, VaultSettings};
-use crate::azure_state::AzureState;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
-    read_operation("Vaults_ListBySubscription", ArmReadKind::SubscriptionCollection, sub!("Microsoft.KeyVault/vaults")),
-    read_operation("Vaults_ListByResourceGroup", ArmReadKind::ChildCollection, rg!("Microsoft.KeyVault/vaults")),
+    read_operation(
+        "Vaults_ListBySubscription",
+        ArmReadKind::SubscriptionCollection,
+        sub!("Microsoft.KeyVault/vaults"),
+    ),
+    read_operation(
+        "Vaults_ListByResourceGroup",
+        ArmReadKind::ChildCollection,
+        rg!("Microsoft.KeyVault/vaults"),
+    ),
     vault_operation("Vaults_Get", Method::GET, resource_reads::get_resource),
     vault_operation("Vaults_CreateOrUpdate", Method::PUT, create_vault),
     vault_operation("Vaults_Update", Method::PATCH, update_vault),
@@ -43,7 +54,11 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
 
 const VAULT: &str = "Microsoft.KeyVault/vaults";
 
-const fn vault_operation(id: &'static str, method: Method, handler: OperationHandler) -> ServiceOperation {
+const fn vault_operation(
+    id: &'static str,
+    method: Method,
+    handler: OperationHandler,
+) -> ServiceOperation {
     let support = OperationSupport::Partial("network rules are stored and not enforced");
     ServiceOperation { id, method, path: rg!("Microsoft.KeyVault/vaults/{name}"), support, handler }
 }
@@ -79,7 +94,8 @@ fn create_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
         }
     }
     let stored = world.resources.upsert(ArmResource::new(id.clone(), VAULT, given, now));
-    let status = if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
+    let status =
+        if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
     let wire = resource_reads::find_resource(call, &id)?.to_json();
     Ok(json_reply(call, status, &wire))
 }
@@ -146,7 +162,10 @@ fn purge_deleted_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     Ok(empty_reply(call, StatusCode::OK))
 }
 
-fn find_deleted_vault<'c>(call: &'c OperationContext<'_>, id: &AccessScope) -> Result<&'c DeletedVault, ServiceReply> {
+fn find_deleted_vault<'c>(
+    call: &'c OperationContext<'_>,
+    id: &AccessScope,
+) -> Result<&'c DeletedVault, ServiceReply> {
     let (name, location) = (call.path_parameter("name"), call.path_parameter("location"));
     let now = call.now;
     call.world()
@@ -160,7 +179,8 @@ fn find_deleted_vault<'c>(call: &'c OperationContext<'_>, id: &AccessScope) -> R
         })
         .ok_or_else(|| {
             let message = format!("The deleted vault '{id}' was not found.");
-            ArmServiceError::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message).to_reply()
+            ArmServiceError::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message)
+                .to_reply()
         })
 }
 
@@ -173,7 +193,8 @@ fn require_available_name(
 ) -> Result<(), ServiceReply> {
     let vaults = &call.world().vaults;
     if vaults.vault_at_host(host).is_some_and(|held| held.resource_id != *id) {
-        let message = format!("The vault name '{}' is already in use.", call.path_parameter("name"));
+        let message =
+            format!("The vault name '{}' is already in use.", call.path_parameter("name"));
         return Err(conflict("VaultAlreadyExists", message));
     }
     let deleted = vaults.deleted.get(host).is_some_and(|held| call.now < held.purge_at());
@@ -184,12 +205,17 @@ fn require_available_name(
     Ok(())
 }
 
-fn recover_vault(call: &mut OperationContext<'_>, id: &AccessScope, host: &str) -> Result<ServiceReply, ServiceReply> {
+fn recover_vault(
+    call: &mut OperationContext<'_>,
+    id: &AccessScope,
+    host: &str,
+) -> Result<ServiceReply, ServiceReply> {
     let now = call.now;
     let world = call.azure_mut();
     let Some(deleted) = world.vaults.deleted.remove(host) else {
         let message = format!("The deleted vault '{id}' was not found.");
-        return Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message).to_reply());
+        return Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message)
+            .to_reply());
     };
     let mut resource = deleted.resource;
     resource.changed = now;

@@ -5,15 +5,18 @@ use http::{Method, StatusCode};
 use lanyard_vocabulary::{ArmResourceId, EntraClientId};
 use serde_json::{Value, json};
 
-use super::access::{json_body, empty_reply, authorize_call, group_scope, list_reply, path_scope, json_reply, require_group, parse_request_scope};
-use super::resource_reads;
+use super::access::{
+    authorize_call, empty_reply, group_scope, json_body, json_reply, list_reply,
+    parse_request_scope, path_scope, require_group,
+};
 use super::error::{ArmServiceError, bad_request, conflict};
+use super::resource_reads;
 use super::resource_store::{ArmResource, UpsertOutcome};
 use super::{ArmReadKind, read_operation};
 use crate::authorization::AccessScope;
-use crate::operation_context::OperationContext;
 use crate::directory::{FederatedCredential, Principal, PrincipalKind};
-use crate::operations::{OperationHandler, ServiceOperation, OperationSupport};
+use crate::operation_context::OperationContext;
+use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
@@ -41,8 +44,16 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
         handler: list_federated,
     },
     federated_credential_operation("FederatedIdentityCredentials_Get", Method::GET, read_federated),
-    federated_credential_operation("FederatedIdentityCredentials_CreateOrUpdate", Method::PUT, create_federated),
-    federated_credential_operation("FederatedIdentityCredentials_Delete", Method::DELETE, delete_federated),
+    federated_credential_operation(
+        "FederatedIdentityCredentials_CreateOrUpdate",
+        Method::PUT,
+        create_federated,
+    ),
+    federated_credential_operation(
+        "FederatedIdentityCredentials_Delete",
+        Method::DELETE,
+        delete_federated,
+    ),
 ];
 
 const IDENTITY: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";
@@ -52,12 +63,20 @@ const FEDERATED: &str =
 /// The most federated credentials that an identity may have.
 const MOST_FEDERATED: usize = 20;
 
-const fn identity_operation(id: &'static str, method: Method, handler: OperationHandler) -> ServiceOperation {
+const fn identity_operation(
+    id: &'static str,
+    method: Method,
+    handler: OperationHandler,
+) -> ServiceOperation {
     let path = rg!("Microsoft.ManagedIdentity/userAssignedIdentities/{name}");
     ServiceOperation { id, method, path, support: OperationSupport::Full, handler }
 }
 
-const fn federated_credential_operation(id: &'static str, method: Method, handler: OperationHandler) -> ServiceOperation {
+const fn federated_credential_operation(
+    id: &'static str,
+    method: Method,
+    handler: OperationHandler,
+) -> ServiceOperation {
     let path = rg!(
         "Microsoft.ManagedIdentity/userAssignedIdentities/{name}/federatedIdentityCredentials/{child}"
     );
@@ -84,8 +103,10 @@ fn create_identity(call: &mut OperationContext<'_>) -> Result<ServiceReply, Serv
         "properties": { "tenantId": tenant, "principalId": object_id, "clientId": client_id },
     });
     let now = call.now;
-    let stored = call.azure_mut().resources.upsert(ArmResource::new(id.clone(), IDENTITY, stored, now));
-    let status = if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
+    let stored =
+        call.azure_mut().resources.upsert(ArmResource::new(id.clone(), IDENTITY, stored, now));
+    let status =
+        if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
     let wire = resource_reads::find_resource(call, &id)?.to_json();
     Ok(json_reply(call, status, &wire))
 }
@@ -121,7 +142,10 @@ fn list_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servi
     authorize_call(call, &format!("{FEDERATED}/read"), &identity)?;
     let principal = require_identity(call, &identity)?;
     let credentials = &principal.federated_credentials;
-    let items = credentials.iter().map(|credential| federated_credential_json(&identity, credential)).collect();
+    let items = credentials
+        .iter()
+        .map(|credential| federated_credential_json(&identity, credential))
+        .collect();
     list_reply(call, items)
 }
 
@@ -131,7 +155,9 @@ fn read_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servi
     let name = call.path_parameter("child");
     let principal = require_identity(call, &identity)?;
     match principal.federated_credentials.iter().find(|held| held.name.eq_ignore_ascii_case(name)) {
-        Some(held) => Ok(json_reply(call, StatusCode::OK, &federated_credential_json(&identity, held))),
+        Some(held) => {
+            Ok(json_reply(call, StatusCode::OK, &federated_credential_json(&identity, held)))
+        }
         None => Err(ArmServiceError::ResourceNotFound(&id).to_reply()),
     }
 }
@@ -247,11 +273,17 @@ fn identity_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceRep
     parse_request_scope(&format!("{group}/providers/{IDENTITY}/{}", call.path_parameter("name")))
 }
 
-fn principal_of_identity<'c>(call: &'c OperationContext<'_>, id: &AccessScope) -> Result<Option<&'c Principal>, ServiceReply> {
+fn principal_of_identity<'c>(
+    call: &'c OperationContext<'_>,
+    id: &AccessScope,
+) -> Result<Option<&'c Principal>, ServiceReply> {
     Ok(call.world().directory.by_resource_id(&resource_id(id)?))
 }
 
-fn require_identity<'c>(call: &'c OperationContext<'_>, id: &AccessScope) -> Result<&'c Principal, ServiceReply> {
+fn require_identity<'c>(
+    call: &'c OperationContext<'_>,
+    id: &AccessScope,
+) -> Result<&'c Principal, ServiceReply> {
     resource_reads::find_resource(call, id)?;
     principal_of_identity(call, id)?.ok_or_else(|| ArmServiceError::ResourceNotFound(id).to_reply())
 }
@@ -265,7 +297,10 @@ fn resource_id(id: &AccessScope) -> Result<ArmResourceId, ServiceReply> {
 type PrincipalIds = (lanyard_vocabulary::EntraTenantId, uuid::Uuid, EntraClientId);
 
 /// Makes the service principal of a new identity, in the tenant of the subscription.
-fn add_principal(call: &mut OperationContext<'_>, id: &AccessScope) -> Result<PrincipalIds, ServiceReply> {
+fn add_principal(
+    call: &mut OperationContext<'_>,
+    id: &AccessScope,
+) -> Result<PrincipalIds, ServiceReply> {
     let subscription = call.path_parameter("subscription").to_owned();
     let Some(tenant) = call.world().resources.subscription(&subscription).map(|s| s.tenant.clone())
     else {

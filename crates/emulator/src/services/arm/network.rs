@@ -10,9 +10,21 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
         ArmReadKind::SubscriptionCollection,
         sub!("Microsoft.Network/virtualNetworks"),
     ),
-    read_only_operation("VirtualNetworks_List", ArmReadKind::ChildCollection, rg!("Microsoft.Network/virtualNetworks")),
-    read_only_operation("VirtualNetworks_Get", ArmReadKind::Resource, rg!("Microsoft.Network/virtualNetworks/{name}")),
-    read_only_operation("Subnets_List", ArmReadKind::ChildCollection, rg!("Microsoft.Network/virtualNetworks/{name}/subnets")),
+    read_only_operation(
+        "VirtualNetworks_List",
+        ArmReadKind::ChildCollection,
+        rg!("Microsoft.Network/virtualNetworks"),
+    ),
+    read_only_operation(
+        "VirtualNetworks_Get",
+        ArmReadKind::Resource,
+        rg!("Microsoft.Network/virtualNetworks/{name}"),
+    ),
+    read_only_operation(
+        "Subnets_List",
+        ArmReadKind::ChildCollection,
+        rg!("Microsoft.Network/virtualNetworks/{name}/subnets"),
+    ),
     read_only_operation(
         "Subnets_Get",
         ArmReadKind::Resource,
@@ -28,16 +40,36 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
         ArmReadKind::Resource,
         rg!("Microsoft.Network/networkSecurityGroups/{name}"),
     ),
-    read_only_operation("LoadBalancers_List", ArmReadKind::ChildCollection, rg!("Microsoft.Network/loadBalancers")),
-    read_only_operation("LoadBalancers_Get", ArmReadKind::Resource, rg!("Microsoft.Network/loadBalancers/{name}")),
-    read_only_operation("NetworkInterfaces_List", ArmReadKind::ChildCollection, rg!("Microsoft.Network/networkInterfaces")),
-    read_only_operation("NetworkInterfaces_Get", ArmReadKind::Resource, rg!("Microsoft.Network/networkInterfaces/{name}")),
+    read_only_operation(
+        "LoadBalancers_List",
+        ArmReadKind::ChildCollection,
+        rg!("Microsoft.Network/loadBalancers"),
+    ),
+    read_only_operation(
+        "LoadBalancers_Get",
+        ArmReadKind::Resource,
+        rg!("Microsoft.Network/loadBalancers/{name}"),
+    ),
+    read_only_operation(
+        "NetworkInterfaces_List",
+        ArmReadKind::ChildCollection,
+        rg!("Microsoft.Network/networkInterfaces"),
+    ),
+    read_only_operation(
+        "NetworkInterfaces_Get",
+        ArmReadKind::Resource,
+        rg!("Microsoft.Network/networkInterfaces/{name}"),
+    ),
     read_only_operation(
         "PrivateZones_ListByResourceGroup",
         ArmReadKind::ChildCollection,
         rg!("Microsoft.Network/privateDnsZones"),
     ),
-    read_only_operation("PrivateZones_Get", ArmReadKind::Resource, rg!("Microsoft.Network/privateDnsZones/{name}")),
+    read_only_operation(
+        "PrivateZones_Get",
+        ArmReadKind::Resource,
+        rg!("Microsoft.Network/privateDnsZones/{name}"),
+    ),
     read_only_operation(
         "PrivateRecordSets_List_A",
         ArmReadKind::ChildCollection,
@@ -48,9 +80,29 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
         ArmReadKind::Resource,
         rg!("Microsoft.Network/privateDnsZones/{name}/A/{child}"),
     ),
-    read_only_operation("Zones_List", ArmReadKind::SubscriptionCollection, sub!("Microsoft.Network/dnsZones")),
-    read_only_operation("Zones_ListByResourceGroup", ArmReadKind::ChildCollection, rg!("Microsoft.Network/dnsZones")),
-    read_only_operation("Zones_Get", ArmReadKind::Resource, rg!("Microsoft.Network/dnsZones/{name}")),
-    read_only_operation("RecordSets_List_A", ArmReadKind::ChildCollection, rg!("Microsoft.Network/dnsZones/{name}/A")),
-    read_only_operation("RecordSets_Get_A", ArmReadKind::Resource, rg!("Microsoft.Network/dnsZones/{name}/A/{child}")),
+    read_only_operation(
+        "Zones_List",
+        ArmReadKind::SubscriptionCollection,
+        sub!("Microsoft.Network/dnsZones"),
+    ),
+    read_only_operation(
+        "Zones_ListByResourceGroup",
+        ArmReadKind::ChildCollection,
+        rg!("Microsoft.Network/dnsZones"),
+    ),
+    read_only_operation(
+        "Zones_Get",
+        ArmReadKind::Resource,
+        rg!("Microsoft.Network/dnsZones/{name}"),
+    ),
+    read_only_operation(
+        "RecordSets_List_A",
+        ArmReadKind::ChildCollection,
+        rg!("Microsoft.Network/dnsZones/{name}/A"),
+    ),
+    read_only_operation(
+        "RecordSets_Get_A",
+        ArmReadKind::Resource,
+        rg!("Microsoft.Network/dnsZones/{name}/A/{child}"),
+    ),
 ];

@@ -20,7 +20,10 @@ pub(super) enum ODataClause {
 impl ODataFilter {
     /// The filter of a request. A clause that is none of `known` is refused: a filter that is
     /// ignored would answer with too much.
-    pub(super) fn from_request(call: &OperationContext<'_>, known: &[&str]) -> Result<Self, ServiceReply> {
+    pub(super) fn from_request(
+        call: &OperationContext<'_>,
+        known: &[&str],
+    ) -> Result<Self, ServiceReply> {
         let Some(text) = call.request.query("$filter").map(str::trim).filter(|t| !t.is_empty())
         else {
             return Ok(Self(Vec::new()));
@@ -53,7 +56,9 @@ impl ODataFilter {
     /// The argument of `function`, if the filter has it.
     pub(super) fn function_argument(&self, function: &str) -> Option<&str> {
         self.0.iter().find_map(|clause| match clause {
-            ODataClause::Function(name, value) if name.eq_ignore_ascii_case(function) => Some(&**value),
+            ODataClause::Function(name, value) if name.eq_ignore_ascii_case(function) => {
+                Some(&**value)
+            }
             _ => None,
         })
     }
@@ -86,7 +91,8 @@ mod tests {
 
     #[test]
     fn clauses_are_read_as_clients_write_them() {
-        let filter = ODataFilter::parse("atScope() and principalId eq 'p' and assignedTo('q')").unwrap();
+        let filter =
+            ODataFilter::parse("atScope() and principalId eq 'p' and assignedTo('q')").unwrap();
         assert_eq!(filter.function_argument("atscope"), Some(""));
         assert_eq!(filter.equals_value("PrincipalId"), Some("p"));
         assert_eq!(filter.function_argument("assignedTo"), Some("q"));

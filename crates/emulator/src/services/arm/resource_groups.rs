@@ -3,13 +3,15 @@
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::odata_filter::ODataFilter;
-use super::access::{json_body, empty_reply, authorize_call, group_scope, json_reply, parse_request_scope};
-use super::resource_reads::list_readable;
+use super::access::{
+    authorize_call, empty_reply, group_scope, json_body, json_reply, parse_request_scope,
+};
 use super::error::{ArmServiceError, bad_request};
-use super::resource_store::{RESOURCE_GROUP_TYPE, ArmResource, UpsertOutcome};
+use super::odata_filter::ODataFilter;
+use super::resource_reads::list_readable;
+use super::resource_store::{ArmResource, RESOURCE_GROUP_TYPE, UpsertOutcome};
 use crate::operation_context::OperationContext;
-use crate::operations::{ServiceOperation, OperationSupport};
+use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
@@ -20,10 +22,25 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
         support: OperationSupport::Full,
         handler: list_groups,
     },
-    resource_group_operation("ResourceGroups_CheckExistence", Method::HEAD, OperationSupport::Full, check_group_exists),
+    resource_group_operation(
+        "ResourceGroups_CheckExistence",
+        Method::HEAD,
+        OperationSupport::Full,
+        check_group_exists,
+    ),
     resource_group_operation("ResourceGroups_Get", Method::GET, OperationSupport::Full, get_group),
-    resource_group_operation("ResourceGroups_CreateOrUpdate", Method::PUT, OperationSupport::Full, create_group),
-    resource_group_operation("ResourceGroups_Update", Method::PATCH, OperationSupport::Full, update_group),
+    resource_group_operation(
+        "ResourceGroups_CreateOrUpdate",
+        Method::PUT,
+        OperationSupport::Full,
+        create_group,
+    ),
+    resource_group_operation(
+        "ResourceGroups_Update",
+        Method::PATCH,
+        OperationSupport::Full,
+        update_group,
+    ),
     resource_group_operation(
         "ResourceGroups_Delete",
         Method::DELETE,
@@ -47,7 +64,8 @@ const fn resource_group_operation(
 }
 
 fn list_groups(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let whole = parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
+    let whole =
+        parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
     let filter = ODataFilter::from_request(call, &["tagName", "tagValue"])?;
     list_readable(call, &whole, RESOURCE_GROUP_TYPE, READ_ACTION, |group| has_tag(group, &filter))
 }
@@ -67,7 +85,9 @@ fn get_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRep
     authorize_call(call, READ_ACTION, &id)?;
     match call.world().resources.resource(&id).map(ArmResource::to_json) {
         Some(found) => Ok(json_reply(call, StatusCode::OK, &found)),
-        None => Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply()),
+        None => {
+            Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply())
+        }
     }
 }
 
@@ -101,7 +121,8 @@ fn create_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     let now = call.now;
     let resources = &mut call.azure_mut().resources;
     let stored = resources.upsert(ArmResource::new(id.clone(), RESOURCE_GROUP_TYPE, given, now));
-    let status = if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
+    let status =
+        if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
     let wire = call.world().resources.resource(&id).map(ArmResource::to_json).unwrap_or_default();
     Ok(json_reply(call, status, &wire))
 }

@@ -3,21 +3,28 @@
 
 use serde_json::Value;
 
+use super::access::{
+    authenticate, group_scope, is_authorized, list_reply, parse_request_scope, require_group,
+};
 use super::odata_filter::ODataFilter;
-use super::access::{authenticate, group_scope, list_reply, is_authorized, require_group, parse_request_scope};
-use super::resource_store::{RESOURCE_GROUP_TYPE, ArmResource};
+use super::resource_store::{ArmResource, RESOURCE_GROUP_TYPE};
 use crate::authorization::AccessScope;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
 /// `GET /subscriptions/{id}/resources`: what the caller may read.
-pub(super) fn list_subscription_resources(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let whole = parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
+pub(super) fn list_subscription_resources(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let whole =
+        parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
     list_readable_at_scope(call, &whole)
 }
 
 /// `GET …/resourceGroups/{group}/resources`: what the caller may read.
-pub(super) fn list_group_resources(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn list_group_resources(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let group = group_scope(call)?;
     let caller = authenticate(call)?;
     super::access::authorize(
@@ -30,7 +37,10 @@ pub(super) fn list_group_resources(call: &mut OperationContext<'_>) -> Result<Se
     list_readable_at_scope(call, &group)
 }
 
-fn list_readable_at_scope(call: &mut OperationContext<'_>, at: &AccessScope) -> Result<ServiceReply, ServiceReply> {
+fn list_readable_at_scope(
+    call: &mut OperationContext<'_>,
+    at: &AccessScope,
+) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
     let filter = ODataFilter::from_request(call, &["resourceType", "resourceGroup", "name"])?;
     let items = call
@@ -39,7 +49,9 @@ fn list_readable_at_scope(call: &mut OperationContext<'_>, at: &AccessScope) -> 
         .within(at)
         .filter(|resource| resource.kind != RESOURCE_GROUP_TYPE && is_top_level(resource))
         .filter(|resource| matches_filter(&filter, resource))
-        .filter(|resource| is_authorized(call, &caller, &format!("{}/read", resource.kind), &resource.id))
+        .filter(|resource| {
+            is_authorized(call, &caller, &format!("{}/read", resource.kind), &resource.id)
+        })
         .map(resource_summary_json)
         .collect();
     list_reply(call, items)

@@ -4,7 +4,10 @@
 use http::StatusCode;
 use lanyard_vocabulary::ArmResourceId;
 
-use super::access::{authenticate, authorize_call, list_reply, is_authorized, path_scope, json_reply, require_group, parse_request_scope};
+use super::access::{
+    authenticate, authorize_call, is_authorized, json_reply, list_reply, parse_request_scope,
+    path_scope, require_group,
+};
 use super::error::{ArmServiceError, bad_request};
 use super::resource_store::ArmResource;
 use crate::authorization::AccessScope;
@@ -23,30 +26,43 @@ pub(super) fn get_resource(call: &mut OperationContext<'_>) -> Result<ServiceRep
 }
 
 /// The resource that a `GET` names, for a caller who may read it.
-pub(super) fn authorize_and_find<'c>(call: &'c mut OperationContext<'_>) -> Result<&'c ArmResource, ServiceReply> {
+pub(super) fn authorize_and_find<'c>(
+    call: &'c mut OperationContext<'_>,
+) -> Result<&'c ArmResource, ServiceReply> {
     let id = path_scope(call)?;
     authorize_call(call, &format!("{}/read", resource_type(&id)?), &id)?;
     find_resource(call, &id)
 }
 
 /// A resource, or the refusal for what is missing.
-pub(super) fn find_resource<'c>(call: &'c OperationContext<'_>, id: &AccessScope) -> Result<&'c ArmResource, ServiceReply> {
+pub(super) fn find_resource<'c>(
+    call: &'c OperationContext<'_>,
+    id: &AccessScope,
+) -> Result<&'c ArmResource, ServiceReply> {
     require_group(call)?;
-    call.world().resources.resource(id).ok_or_else(|| ArmServiceError::ResourceNotFound(id).to_reply())
+    call.world()
+        .resources
+        .resource(id)
+        .ok_or_else(|| ArmServiceError::ResourceNotFound(id).to_reply())
 }
 
 /// `GET` of a collection in a resource group or below a resource: permission `<type>/read` there.
-pub(super) fn list_child_collection(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn list_child_collection(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let (parent, kind) = parse_collection_path(call)?;
     authorize_call(call, &format!("{kind}/read"), &parent)?;
     require_group(call)?;
     require_parent(call, &parent)?;
-    let items = call.world().resources.of_type_within(&parent, &kind).map(ArmResource::to_json).collect();
+    let items =
+        call.world().resources.of_type_within(&parent, &kind).map(ArmResource::to_json).collect();
     list_reply(call, items)
 }
 
 /// `GET` of a collection of a subscription: what the caller may read of it.
-pub(super) fn list_in_subscription(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn list_in_subscription(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let (subscription, kind) = parse_collection_path(call)?;
     list_readable(call, &subscription, &kind, &format!("{kind}/read"), |_| true)
 }
@@ -89,7 +105,9 @@ pub(super) fn resource_type(id: &AccessScope) -> Result<String, ServiceReply> {
 }
 
 /// The parent of a collection's path, and the type of its members.
-fn parse_collection_path(call: &OperationContext<'_>) -> Result<(AccessScope, String), ServiceReply> {
+fn parse_collection_path(
+    call: &OperationContext<'_>,
+) -> Result<(AccessScope, String), ServiceReply> {
     let path = path_scope(call)?;
     let kind = resource_type(&path.child("_"))?;
     let segments: Vec<_> = path.as_str().trim_start_matches('/').split('/').collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use jiff::Timestamp;
-use lanyard_vocabulary::{SubscriptionId, EntraTenantId};
+use lanyard_vocabulary::{EntraTenantId, SubscriptionId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -133,7 +133,11 @@ impl ArmResourceStore {
     }
 
     /// The resources of a type at or below a scope, in the order of their ids.
-    pub(crate) fn of_type_within(&self, scope: &AccessScope, kind: &str) -> impl Iterator<Item = &ArmResource> {
+    pub(crate) fn of_type_within(
+        &self,
+        scope: &AccessScope,
+        kind: &str,
+    ) -> impl Iterator<Item = &ArmResource> {
         self.within(scope).filter(move |resource| resource.kind.eq_ignore_ascii_case(kind))
     }
 
@@ -180,11 +184,19 @@ mod tests {
     fn resource_id_keeps_its_case_and_matches_any_case() {
         let mut resources = ArmResourceStore::default();
         assert_eq!(
-            upsert_resource(&mut resources, "/subscriptions/s/resourceGroups/RG", RESOURCE_GROUP_TYPE),
+            upsert_resource(
+                &mut resources,
+                "/subscriptions/s/resourceGroups/RG",
+                RESOURCE_GROUP_TYPE
+            ),
             UpsertOutcome::Created
         );
         assert_eq!(
-            upsert_resource(&mut resources, "/subscriptions/s/resourcegroups/rg", RESOURCE_GROUP_TYPE),
+            upsert_resource(
+                &mut resources,
+                "/subscriptions/s/resourcegroups/rg",
+                RESOURCE_GROUP_TYPE
+            ),
             UpsertOutcome::Replaced
         );
         let found = resources.resource(&scope("/SUBSCRIPTIONS/s/resourceGroups/rg")).unwrap();
@@ -201,8 +213,10 @@ mod tests {
             upsert_resource(&mut resources, &format!("{id}/providers/A.B/c/d"), "A.B/c");
         }
         assert_eq!(resources.remove(&scope("/subscriptions/s/resourceGroups/RG1")).len(), 2);
-        let left: Vec<_> =
-            resources.of_type_within(&scope("/subscriptions/s"), "a.b/C").map(|r| r.id.as_str()).collect();
+        let left: Vec<_> = resources
+            .of_type_within(&scope("/subscriptions/s"), "a.b/C")
+            .map(|r| r.id.as_str())
+            .collect();
         assert_eq!(
             left,
             [

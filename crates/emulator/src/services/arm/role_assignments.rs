@@ -5,14 +5,17 @@ use lanyard_vocabulary::RoleDefinitionId;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::odata_filter::ODataFilter;
-use super::access::{json_body, empty_reply, authorize_call, list_reply, json_reply, parse_request_scope};
+use super::access::{
+    authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope,
+};
 use super::error::{ArmServiceError, bad_request, conflict};
+use super::odata_filter::ODataFilter;
 use crate::authorization::{
-    AccessScope, AssignError, AssignOutcome, ActionPlane, RoleAssignment, RoleCatalog, RoleDefinition,
+    AccessScope, ActionPlane, AssignError, AssignOutcome, RoleAssignment, RoleCatalog,
+    RoleDefinition,
 };
 use crate::operation_context::OperationContext;
-use crate::operations::{OperationHandler, ServiceOperation, OperationSupport};
+use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
@@ -45,7 +48,11 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
 const DEFINITION: &str = "Microsoft.Authorization/roleDefinitions";
 const ASSIGNMENT: &str = "Microsoft.Authorization/roleAssignments";
 
-const fn assignment_operation(id: &'static str, method: Method, handler: OperationHandler) -> ServiceOperation {
+const fn assignment_operation(
+    id: &'static str,
+    method: Method,
+    handler: OperationHandler,
+) -> ServiceOperation {
     ServiceOperation {
         id,
         method,
@@ -59,7 +66,8 @@ fn list_definitions(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let at = request_scope(call)?;
     authorize_call(call, &format!("{DEFINITION}/read"), &at)?;
     let filter = ODataFilter::from_request(call, &["roleName", "type", "atScopeAndBelow"])?;
-    let kind = filter.equals_value("type").is_none_or(|kind| kind.eq_ignore_ascii_case("BuiltInRole"));
+    let kind =
+        filter.equals_value("type").is_none_or(|kind| kind.eq_ignore_ascii_case("BuiltInRole"));
     let items = RoleCatalog::built_in()
         .iter()
         .filter(|role| kind && filter.equals_value("roleName").is_none_or(|name| role.name == name))
@@ -79,7 +87,8 @@ fn list_assignments(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let at = request_scope(call)?;
     authorize_call(call, &format!("{ASSIGNMENT}/read"), &at)?;
     let filter = ODataFilter::from_request(call, &["atScope", "principalId", "assignedTo"])?;
-    let principal = filter.equals_value("principalId").or_else(|| filter.function_argument("assignedTo"));
+    let principal =
+        filter.equals_value("principalId").or_else(|| filter.function_argument("assignedTo"));
     let not_below = filter.function_argument("atScope").is_some();
     let items = call
         .world()
@@ -124,9 +133,12 @@ fn create_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
         Err(problem @ AssignError::UpdateNotPermitted { .. }) => {
             return Err(conflict("RoleAssignmentUpdateNotPermitted", format!("{problem}.")));
         }
-        Err(problem @ AssignError::RoleUnknown { .. }) => return Err(role_definition_not_found(problem.to_string())),
+        Err(problem @ AssignError::RoleUnknown { .. }) => {
+            return Err(role_definition_not_found(problem.to_string()));
+        }
     };
-    let wire = call.world().authorization.assignment(name).map(role_assignment_json).unwrap_or_default();
+    let wire =
+        call.world().authorization.assignment(name).map(role_assignment_json).unwrap_or_default();
     Ok(json_reply(call, status, &wire))
 }
 
@@ -142,7 +154,10 @@ fn delete_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     }
 }
 
-fn parse_assignment(call: &OperationContext<'_>, scope: AccessScope) -> Result<RoleAssignment, ServiceReply> {
+fn parse_assignment(
+    call: &OperationContext<'_>,
+    scope: AccessScope,
+) -> Result<RoleAssignment, ServiceReply> {
     let given = json_body(call)?;
     let properties = given.get("properties").unwrap_or(&Value::Null);
     let text = |field: &str| properties.get(field).and_then(Value::as_str);
@@ -212,14 +227,18 @@ fn find_role_definition(name: &str) -> Result<&'static RoleDefinition, ServiceRe
             format!("The role definition '{name}' is not a GUID: {error}."),
         )
     })?;
-    RoleCatalog::built_in()
-        .role(RoleDefinitionId(id))
-        .ok_or_else(|| role_definition_not_found(format!("the role definition `{id}` does not exist")))
+    RoleCatalog::built_in().role(RoleDefinitionId(id)).ok_or_else(|| {
+        role_definition_not_found(format!("the role definition `{id}` does not exist"))
+    })
 }
 
 fn role_definition_not_found(message: String) -> ServiceReply {
-    ArmServiceError::Other(StatusCode::NOT_FOUND, "RoleDefinitionDoesNotExist", format!("{message}."))
-        .to_reply()
+    ArmServiceError::Other(
+        StatusCode::NOT_FOUND,
+        "RoleDefinitionDoesNotExist",
+        format!("{message}."),
+    )
+    .to_reply()
 }
 
 /// The id of a role as seen from a scope: with its subscription, if the scope is in one.
@@ -236,7 +255,11 @@ fn role_definition_id(at: &AccessScope, role: RoleDefinitionId) -> String {
 
 fn role_definition_json(at: &AccessScope, role: &RoleDefinition) -> Value {
     let patterns = |granted: bool, plane: ActionPlane| -> Vec<&str> {
-        if granted { role.granted_patterns(plane).collect() } else { role.excluded_patterns(plane).collect() }
+        if granted {
+            role.granted_patterns(plane).collect()
+        } else {
+            role.excluded_patterns(plane).collect()
+        }
     };
     json!({
         "id": role_definition_id(at, role.id),

@@ -5,7 +5,11 @@ use super::{ArmReadKind, read_only_operation};
 use crate::operations::ServiceOperation;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
-    read_only_operation("StorageAccounts_List", ArmReadKind::SubscriptionCollection, sub!("Microsoft.Storage/storageAccounts")),
+    read_only_operation(
+        "StorageAccounts_List",
+        ArmReadKind::SubscriptionCollection,
+        sub!("Microsoft.Storage/storageAccounts"),
+    ),
     read_only_operation(
         "StorageAccounts_ListByResourceGroup",
         ArmReadKind::ChildCollection,

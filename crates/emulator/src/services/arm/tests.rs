@@ -1,11 +1,13 @@
 use http::StatusCode;
-use lanyard_vocabulary::{EntraClientId, Component};
+use lanyard_vocabulary::{Component, EntraClientId};
 use serde_json::Value;
 
-use crate::fault_plan::{FaultPlan, IdentityFault, apply_fault_plan};
 use crate::engine::Ingress;
+use crate::fault_plan::{FaultPlan, IdentityFault, apply_fault_plan};
 use crate::request::ServiceReply;
-use crate::seed::tests::{SEED_TIME, seeded_nine_identities, nine_identity_plan, seed_azure, issue_access_token_for};
+use crate::seed::tests::{
+    SEED_TIME, issue_access_token_for, nine_identity_plan, seed_azure, seeded_nine_identities,
+};
 use crate::testing::{EngineFixture, reply_json};
 
 const ARM: &str = "https://management.azure.com";
@@ -31,7 +33,13 @@ impl ArmFixture {
         self.probe.engine.state().azure.roster.component_identity(component).unwrap().client_id
     }
 
-    fn send_request(&self, who: EntraClientId, method: &str, path: &str, body: &str) -> ServiceReply {
+    fn send_request(
+        &self,
+        who: EntraClientId,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> ServiceReply {
         let bearer = format!("Bearer {}", issue_access_token_for(&self.probe, who, AUDIENCE));
         let separator = if path.contains('?') { '&' } else { '?' };
         let url = format!("{ARM}{path}{separator}api-version=2024-01-01");
@@ -132,7 +140,8 @@ fn authorization_is_decided_before_resource_lookup() {
 fn ids_keep_their_case_and_paths_match_any_case() {
     let visit = ArmFixture::new();
     let path = format!("{GROUP}/DEMO-VNET-abcde/providers/microsoft.network/VirtualNetworks/VNET");
-    let found = reply_json(&visit.get(visit.owner, &path.replace("resourceGroups", "resourcegroups")));
+    let found =
+        reply_json(&visit.get(visit.owner, &path.replace("resourceGroups", "resourcegroups")));
     assert_eq!(
         found["id"],
         format!("{GROUP}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet")
@@ -149,8 +158,9 @@ fn invalid_token_or_api_version_returns_its_error_code() {
     let path = format!("{ARM}{GROUP}/demo-abcde");
     let versioned = format!("{path}?api-version=2021-04-01");
     let ask = |url: &str, audience: Option<&str>| {
-        let bearer = audience
-            .map(|audience| format!("Bearer {}", issue_access_token_for(&visit.probe, visit.owner, audience)));
+        let bearer = audience.map(|audience| {
+            format!("Bearer {}", issue_access_token_for(&visit.probe, visit.owner, audience))
+        });
         let headers: Vec<_> = bearer.iter().map(|b| ("authorization", b.as_str())).collect();
         visit.probe.get(Ingress::Tunnel, url, &headers)
     };
@@ -204,7 +214,10 @@ fn resource_groups_are_made_read_changed_and_removed() {
     assert_eq!(error_code(&ask("PUT", "{}")), "LocationRequired");
     assert_eq!(ask("PUT", r#"{"location":"eastus","tags":{"a":"b"}}"#).status, StatusCode::CREATED);
     assert_eq!(ask("PUT", r#"{"location":"eastus"}"#).status, StatusCode::OK);
-    assert_eq!(error_code(&ask("PUT", r#"{"location":"westeurope"}"#)), "InvalidResourceGroupLocation");
+    assert_eq!(
+        error_code(&ask("PUT", r#"{"location":"westeurope"}"#)),
+        "InvalidResourceGroupLocation"
+    );
     assert_eq!(ask("HEAD", "").status, StatusCode::NO_CONTENT);
     let patched = reply_json(&ask("PATCH", r#"{"tags":{"c":"d"}}"#));
     assert_eq!(patched["tags"]["c"], "d");
@@ -272,7 +285,8 @@ fn identity_creates_and_deletes_its_principal() {
     let object = made["properties"]["principalId"].clone();
     let known = visit.probe.engine.state().azure.directory.by_client_id(client).cloned().unwrap();
     assert_eq!(known.object_id.to_string(), object.as_str().unwrap());
-    let again = visit.send_request(visit.owner, "PUT", &path, r#"{"location":"eastus","tags":{"a":"b"}}"#);
+    let again =
+        visit.send_request(visit.owner, "PUT", &path, r#"{"location":"eastus","tags":{"a":"b"}}"#);
     assert_eq!(again.status, StatusCode::OK);
     assert_eq!(reply_json(&again)["properties"]["principalId"], object);
     assert_eq!(visit.send_request(visit.owner, "DELETE", &path, "").status, StatusCode::OK);
@@ -291,8 +305,9 @@ fn federated_credentials_have_their_limits() {
             r#"{{"properties":{{"issuer":"https://i.test","subject":"{subject}","audiences":{audiences}}}}}"#
         )
     };
-    let put =
-        |name: &str, given: &str| visit.send_request(visit.owner, "PUT", &format!("{base}/{name}"), given);
+    let put = |name: &str, given: &str| {
+        visit.send_request(visit.owner, "PUT", &format!("{base}/{name}"), given)
+    };
     let one = r#"["openshift"]"#;
     assert_eq!(put("first", &credential("s0", one)).status, StatusCode::CREATED);
     assert_eq!(put("first", &credential("s0", one)).status, StatusCode::OK);
@@ -348,8 +363,9 @@ fn role_assignments_are_written_once_and_take_effect_at_once() {
     let base = format!("{GROUP}/demo-vnet-abcde/providers/Microsoft.Authorization/roleAssignments");
     let (one, two) =
         ("00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002");
-    let put =
-        |who, name: &str, given: &str| visit.send_request(who, "PUT", &format!("{base}/{name}"), given);
+    let put = |who, name: &str, given: &str| {
+        visit.send_request(who, "PUT", &format!("{base}/{name}"), given)
+    };
     assert_eq!(visit.get(disk, &vnet).status, StatusCode::FORBIDDEN);
     let given = role_assignment_body(NETWORK_ROLE, &object, "");
     assert_eq!(error_code(&put(disk, one, &given)), "AuthorizationFailed");
@@ -380,18 +396,35 @@ fn each_invalid_role_assignment_has_its_error_code() {
         let base = format!("{GROUP}/demo-abcde/providers/Microsoft.Authorization/roleAssignments");
         visit.send_request(visit.owner, "PUT", &format!("{base}/{name}"), given)
     };
-    assert_eq!(error_code(&put(name, &role_assignment_body(NETWORK_ROLE, nobody, ""))), "PrincipalNotFound");
-    assert_eq!(error_code(&put(name, &role_assignment_body(NETWORK_ROLE, "x", ""))), "InvalidPrincipalId");
     assert_eq!(
-        error_code(&put("x", &role_assignment_body(NETWORK_ROLE, nobody, r#","principalType":"User""#))),
+        error_code(&put(name, &role_assignment_body(NETWORK_ROLE, nobody, ""))),
+        "PrincipalNotFound"
+    );
+    assert_eq!(
+        error_code(&put(name, &role_assignment_body(NETWORK_ROLE, "x", ""))),
+        "InvalidPrincipalId"
+    );
+    assert_eq!(
+        error_code(&put(
+            "x",
+            &role_assignment_body(NETWORK_ROLE, nobody, r#","principalType":"User""#)
+        )),
         "InvalidRoleAssignmentId"
     );
     let named = "Azure Red Hat OpenShift NodePool Management Role";
-    assert_eq!(error_code(&put(name, &role_assignment_body(named, nobody, ""))), "InvalidRoleDefinitionId");
-    assert_eq!(error_code(&put(name, &role_assignment_body(nobody, nobody, ""))), "RoleDefinitionDoesNotExist");
-    let conditional = role_assignment_body(NETWORK_ROLE, nobody, r#","condition":"@Resource[x] == 'y'""#);
+    assert_eq!(
+        error_code(&put(name, &role_assignment_body(named, nobody, ""))),
+        "InvalidRoleDefinitionId"
+    );
+    assert_eq!(
+        error_code(&put(name, &role_assignment_body(nobody, nobody, ""))),
+        "RoleDefinitionDoesNotExist"
+    );
+    let conditional =
+        role_assignment_body(NETWORK_ROLE, nobody, r#","condition":"@Resource[x] == 'y'""#);
     assert_eq!(put(name, &conditional).status, StatusCode::NOT_IMPLEMENTED);
-    let fresh = role_assignment_body(NETWORK_ROLE, nobody, r#","principalType":"ServicePrincipal""#);
+    let fresh =
+        role_assignment_body(NETWORK_ROLE, nobody, r#","principalType":"ServicePrincipal""#);
     assert_eq!(put(name, &fresh).status, StatusCode::CREATED);
 }
 
@@ -437,14 +470,20 @@ fn a_vault_is_made_changed_deleted_recovered_and_purged() {
             r#"{{"location":"eastus","properties":{{"tenantId":"{tenant}","sku":{{"family":"A","name":"standard"}}{mode}}}}}"#
         )
     };
-    let ask = |method: &str, path: &str, given: &str| visit.send_request(visit.owner, method, path, given);
+    let ask = |method: &str, path: &str, given: &str| {
+        visit.send_request(visit.owner, method, path, given)
+    };
     assert_eq!(error_code(&ask("GET", &path, "")), "ResourceNotFound");
     let made = ask("PUT", &path, &vault(""));
     assert_eq!(made.status, StatusCode::CREATED);
     assert_eq!(reply_json(&made)["properties"]["vaultUri"], "https://fresh-kv.vault.azure.net/");
     let rbac = |visit: &ArmFixture| {
         let state = visit.probe.engine.state();
-        state.azure.vaults.vault_at_host("fresh-kv.vault.azure.net").map(|vault| vault.settings.rbac)
+        state
+            .azure
+            .vaults
+            .vault_at_host("fresh-kv.vault.azure.net")
+            .map(|vault| vault.settings.rbac)
     };
     assert_eq!(rbac(&visit), Some(false));
     ask("PATCH", &path, r#"{"properties":{"enableRbacAuthorization":true}}"#);

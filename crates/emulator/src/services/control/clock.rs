@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{parse_body, control_error};
+use super::{control_error, parse_body};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
@@ -60,12 +60,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::ingress::Ingress;
-    use crate::testing::{APP, EngineFixture, SECRET, reply_json, azure_with_test_principals};
+    use crate::testing::{APP, EngineFixture, SECRET, azure_with_test_principals, reply_json};
 
     fn post_clock(probe: &EngineFixture, change: &Value) -> (u16, Value) {
         let url = "http://127.0.0.1/lanyard/v1/clock";
         let header = [("x-lanyard-control", "1")];
-        let reply = probe.send_request(Ingress::Port, &Method::POST, url, &header, &change.to_string());
+        let reply =
+            probe.send_request(Ingress::Port, &Method::POST, url, &header, &change.to_string());
         (reply.status.as_u16(), reply_json(&reply))
     }
 

@@ -7,13 +7,15 @@ use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{parse_body, control_error};
+use super::{control_error, parse_body};
 use crate::authorization::{
     AccessScope, AssignError, AssignOutcome, ParseAccessScopeError, RoleAssignment, RoleCatalog,
 };
-use crate::identity_binding::{PROXY_TOKEN_AUDIENCE, IdentityBinding, is_proxy_server_name, proxy_server_name};
-use crate::operation_context::OperationContext;
 use crate::directory::{FederatedCredential, Principal, TrustedIssuer};
+use crate::identity_binding::{
+    IdentityBinding, PROXY_TOKEN_AUDIENCE, is_proxy_server_name, proxy_server_name,
+};
+use crate::operation_context::OperationContext;
 use crate::published_key::IssuerJsonWebKey;
 use crate::request::ServiceReply;
 
@@ -92,7 +94,9 @@ pub(super) fn put_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply
 }
 
 /// `POST federated-credentials`: a token of this issuer and subject may stand for the identity.
-pub(super) fn add_federated_credential(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn add_federated_credential(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let asked: AddFederatedCredentialRequest = parse_body(call)?;
     require_https(&asked.issuer)?;
     let credential = FederatedCredential {
@@ -108,7 +112,9 @@ pub(super) fn add_federated_credential(call: &mut OperationContext<'_>) -> Resul
 }
 
 /// `POST identity-bindings`: the same through the token proxy of a cluster.
-pub(super) fn add_identity_binding(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn add_identity_binding(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let asked: AddIdentityBindingRequest = parse_body(call)?;
     require_https(&asked.issuer)?;
     principal_mut(call, asked.client_id)?;
@@ -140,10 +146,9 @@ pub(super) fn add_identity_binding(call: &mut OperationContext<'_>) -> Result<Se
 /// `POST role-assignments`.
 pub(super) fn assign_role(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let asked: AssignRoleRequest = parse_body(call)?;
-    let scope: AccessScope = asked
-        .scope
-        .parse()
-        .map_err(|error: ParseAccessScopeError| invalid_body_reply(&format!("`scope`: {error}.")))?;
+    let scope: AccessScope = asked.scope.parse().map_err(|error: ParseAccessScopeError| {
+        invalid_body_reply(&format!("`scope`: {error}."))
+    })?;
     let principal_id = find_object_id(call, &asked.principal)?;
     let role = find_role(&asked.role)?;
     let name = call.ids.next_uuid();
@@ -166,7 +171,10 @@ pub(super) fn assign_role(call: &mut OperationContext<'_>) -> Result<ServiceRepl
     Ok(ServiceReply::json(status, &reply))
 }
 
-fn principal_mut<'a>(call: &'a mut OperationContext<'_>, client: EntraClientId) -> Result<&'a mut Principal, ServiceReply> {
+fn principal_mut<'a>(
+    call: &'a mut OperationContext<'_>,
+    client: EntraClientId,
+) -> Result<&'a mut Principal, ServiceReply> {
     call.azure_mut().directory.by_client_id_mut(client).ok_or_else(principal_not_found_reply)
 }
 

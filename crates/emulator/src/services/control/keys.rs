@@ -8,11 +8,13 @@ use lanyard_vocabulary::SecretName;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{parse_body, control_error};
-use crate::operation_context::OperationContext;
+use super::{control_error, parse_body};
 use crate::keys::RsaJwkComponents;
+use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
-use crate::services::keyvault::{StoredObjectAttributes, NewKeyVersion, NewKeyMaterial, DeletedNameConflict};
+use crate::services::keyvault::{
+    DeletedNameConflict, NewKeyMaterial, NewKeyVersion, StoredObjectAttributes,
+};
 
 /// What `PUT keys` takes: the vault by its host name, the key, and what is to become of it. A version
 /// that is there keeps its key; without `version` there is a new one.
@@ -30,7 +32,9 @@ struct PutKeyRequest {
 }
 
 /// `PUT keys`: a version of a key with these attributes.
-pub(super) fn put_key_version(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn put_key_version(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let asked: PutKeyRequest = parse_body(call)?;
     let host = asked.vault_host.to_ascii_lowercase();
     let id = match &asked.version {
@@ -57,7 +61,9 @@ pub(super) fn put_key_version(call: &mut OperationContext<'_>) -> Result<Service
     }
     let attributes = apply_attributes(&asked, StoredObjectAttributes::new(now), now);
     let material = match (asked.bits, &asked.numbers) {
-        (Some(_), Some(_)) => return Err(invalid_key_reply("Give `bits` or `numbers`, one of them.")),
+        (Some(_), Some(_)) => {
+            return Err(invalid_key_reply("Give `bits` or `numbers`, one of them."));
+        }
         (_, Some(numbers)) => NewKeyMaterial::Import(numbers),
         (bits, None) => NewKeyMaterial::Generate(bits.unwrap_or(2048)),
     };
@@ -72,7 +78,11 @@ pub(super) fn put_key_version(call: &mut OperationContext<'_>) -> Result<Service
     Ok(ServiceReply::json(StatusCode::CREATED, &reply))
 }
 
-fn apply_attributes(asked: &PutKeyRequest, mut attributes: StoredObjectAttributes, now: Timestamp) -> StoredObjectAttributes {
+fn apply_attributes(
+    asked: &PutKeyRequest,
+    mut attributes: StoredObjectAttributes,
+    now: Timestamp,
+) -> StoredObjectAttributes {
     attributes.enabled = asked.enabled.unwrap_or(attributes.enabled);
     attributes.not_before = asked.not_before.or(attributes.not_before);
     attributes.expires = asked.expires.or(attributes.expires);

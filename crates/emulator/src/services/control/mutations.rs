@@ -1,15 +1,15 @@
 //! What the control API changes in the world: credentials rotate, drills break, tokens are minted.
 
 use http::StatusCode;
-use lanyard_vocabulary::{EntraClientId, Component};
+use lanyard_vocabulary::{Component, EntraClientId};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{parse_body, control_error};
-use crate::operation_context::OperationContext;
+use super::{control_error, parse_body};
 use crate::fault_plan::{FaultPlan, apply_fault_plan};
+use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
-use crate::seed::{SeedError, rotate_credential, mint_subject_token};
+use crate::seed::{SeedError, mint_subject_token, rotate_credential};
 use crate::token::TokenPolicy;
 
 /// What `POST rotate` takes: a component by its name in the HostedCluster API, or a client id.
@@ -32,7 +32,9 @@ struct SubjectTokenRequest {
 }
 
 /// `POST rotate`: a new certificate for an identity, as a new version of its vault secret.
-pub(super) fn rotate_component_credential(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn rotate_component_credential(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let asked: RotateCredentialRequest = parse_body(call)?;
     let component = component_to_rotate(call, &asked)?;
     let now = call.now;
@@ -42,8 +44,12 @@ pub(super) fn rotate_component_credential(call: &mut OperationContext<'_>) -> Re
     Ok(ServiceReply::json(StatusCode::CREATED, &issued))
 }
 
-fn component_to_rotate(call: &OperationContext<'_>, asked: &RotateCredentialRequest) -> Result<Component, ServiceReply> {
-    let invalid = |message: &str| control_error(StatusCode::BAD_REQUEST, "IdentityInvalid", message);
+fn component_to_rotate(
+    call: &OperationContext<'_>,
+    asked: &RotateCredentialRequest,
+) -> Result<Component, ServiceReply> {
+    let invalid =
+        |message: &str| control_error(StatusCode::BAD_REQUEST, "IdentityInvalid", message);
     match (&asked.component, asked.client_id) {
         (Some(name), None) => {
             name.parse::<Component>().map_err(|error| invalid(&error.to_string()))
@@ -70,7 +76,9 @@ fn component_to_rotate(call: &OperationContext<'_>, asked: &RotateCredentialRequ
 }
 
 /// `POST drills`: breaks one hop of one component, in the world as it runs.
-pub(super) fn inject_identity_fault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn inject_identity_fault(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let drill: FaultPlan = parse_body(call)?;
     let now = call.now;
     let (world, ids) = call.azure_and_ids();
@@ -85,14 +93,18 @@ fn seed_error_reply(error: &SeedError) -> ServiceReply {
 }
 
 /// `PUT tokens`: how long tokens live that are issued from now on.
-pub(super) fn set_token_policy(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn set_token_policy(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let policy: TokenPolicy = parse_body(call)?;
     call.azure_mut().tokens = policy;
     Ok(ServiceReply::json(StatusCode::OK, &policy))
 }
 
 /// `POST federated-token`: a subject token as a cluster would project it into a pod.
-pub(super) fn mint_subject_token_for_request(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn mint_subject_token_for_request(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let asked: SubjectTokenRequest = if call.request.body.is_empty() {
         SubjectTokenRequest { subject: None, audience: None }
     } else {
@@ -102,8 +114,9 @@ pub(super) fn mint_subject_token_for_request(call: &mut OperationContext<'_>) ->
     let subject = asked.subject.unwrap_or_else(|| guests.subject.clone());
     let audience = asked.audience.unwrap_or_else(|| guests.audience.clone());
     let minted = mint_subject_token(call.world, &subject, &audience, call.ids, call.now);
-    let token = minted
-        .map_err(|error| control_error(StatusCode::CONFLICT, "WorldRefuses", &format!("{error}.")))?;
+    let token = minted.map_err(|error| {
+        control_error(StatusCode::CONFLICT, "WorldRefuses", &format!("{error}."))
+    })?;
     Ok(ServiceReply::json(StatusCode::CREATED, &json!({ "token": token })))
 }
 
@@ -115,7 +128,9 @@ pub(super) fn get_identity_header(call: &OperationContext<'_>) -> ServiceReply {
 
 /// `GET guests`: how other people's clients sign in. Beside [`get_identity_header`] the one reply that
 /// hands out credentials.
-pub(super) fn get_test_clients(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn get_test_clients(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let guests = call.world().roster.guests.as_ref().ok_or_else(no_test_clients_reply)?;
     Ok(ServiceReply::json(
         StatusCode::OK,

@@ -4,12 +4,12 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::control_error;
-use crate::authorization::{AccessRequest, AccessScope, ParseAccessScopeError, ActionPlane};
-use crate::operation_context::OperationContext;
+use crate::authorization::{AccessRequest, AccessScope, ActionPlane, ParseAccessScopeError};
 use crate::directory::{Principal, PrincipalKind, Tenant};
+use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 use crate::seed::ComponentIdentity;
-use crate::services::keyvault::{VersionedObjectStore, EmulatedVault};
+use crate::services::keyvault::{EmulatedVault, VersionedObjectStore};
 
 /// `GET world`.
 pub(super) fn list_azure_state(call: &OperationContext<'_>) -> ServiceReply {
@@ -37,7 +37,9 @@ pub(super) fn list_azure_state(call: &OperationContext<'_>) -> ServiceReply {
 
 /// `GET explain?principal=ID&scope=SCOPE&action=A` (or `dataAction=A`): the assignment that grants
 /// the action, or the nearest miss. The principal is named by its client id or its object id.
-pub(super) fn explain_access(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn explain_access(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let invalid = |message: &str| control_error(StatusCode::BAD_REQUEST, "QueryInvalid", message);
     let asked = |name: &str| call.request.query(name).filter(|text| !text.is_empty());
     let (plane, action) = match (asked("action"), asked("dataAction")) {

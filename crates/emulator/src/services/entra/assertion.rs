@@ -60,7 +60,8 @@ pub(super) fn verify_certificate_assertion(
     }
     verify_lifetime(token, now)?;
     let algorithm = AssertionAlgorithm::parse(&token.header.alg).ok_or_else(|| {
-        MALFORMED_ASSERTION.with_description("The client assertion must be signed with PS256 or RS256.")
+        MALFORMED_ASSERTION
+            .with_description("The client assertion must be signed with PS256 or RS256.")
     })?;
     let certificate = signing_certificate(token, principal, directory, now)?;
     let parsed = certificate_chain::parse_certificate(&certificate).ok_or_else(|| {
@@ -84,7 +85,10 @@ pub(super) fn verify_certificate_assertion(
 }
 
 /// Checks `nbf` and `exp`, with the difference of clocks that Entra tolerates.
-pub(super) fn verify_lifetime(token: &UnverifiedToken, now: Timestamp) -> Result<(), TokenServiceError> {
+pub(super) fn verify_lifetime(
+    token: &UnverifiedToken,
+    now: Timestamp,
+) -> Result<(), TokenServiceError> {
     let ends = token
         .number_claim("exp")
         .ok_or_else(|| MALFORMED_ASSERTION.with_description("The assertion has no `exp` claim."))?;

@@ -4,11 +4,11 @@ use http::StatusCode;
 use lanyard_vocabulary::Cloud;
 use serde_json::{Value, json};
 
-use super::error::{INSTANCE_UNKNOWN, TokenServiceError, TENANT_UNKNOWN};
-use crate::operation_context::OperationContext;
+use super::error::{INSTANCE_UNKNOWN, TENANT_UNKNOWN, TokenServiceError};
 use crate::directory::Tenant;
 use crate::hosts;
 use crate::keys::RsaKeyError;
+use crate::operation_context::OperationContext;
 use crate::operations::AzureService;
 use crate::request::ServiceReply;
 use crate::token::v1_issuer;
@@ -19,12 +19,16 @@ use base64::engine::general_purpose::STANDARD;
 pub(super) const TENANT_ALIASES: [&str; 4] = ["common", "organizations", "consumers", "adfs"];
 
 /// `GET /common/discovery/instance`: which hosts are one token service.
-pub(super) fn get_instance_discovery(call: &mut OperationContext<'_>) -> Result<ServiceReply, TokenServiceError> {
+pub(super) fn get_instance_discovery(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, TokenServiceError> {
     let asked = call.request.query("authorization_endpoint").unwrap_or_default();
     let url = url::Url::parse(asked).ok();
     let host = url.as_ref().and_then(url::Url::host_str).unwrap_or_default();
     if hosts::endpoint_of_host(host).is_none_or(|site| site.service != AzureService::Entra) {
-        return Err(INSTANCE_UNKNOWN.with_description(format!("Unknown or invalid instance '{host}'.")));
+        return Err(
+            INSTANCE_UNKNOWN.with_description(format!("Unknown or invalid instance '{host}'."))
+        );
     }
     let tenant = url.as_ref().and_then(|url| url.path_segments()?.next()).unwrap_or("common");
     let metadata: Vec<_> = Cloud::ALL
@@ -62,7 +66,10 @@ pub(super) enum EndpointVersion {
 }
 
 /// `GET /{tenant}[/v2.0]/.well-known/openid-configuration`.
-pub(super) fn get_openid_configuration(call: &mut OperationContext<'_>, version: EndpointVersion) -> Result<ServiceReply, TokenServiceError> {
+pub(super) fn get_openid_configuration(
+    call: &mut OperationContext<'_>,
+    version: EndpointVersion,
+) -> Result<ServiceReply, TokenServiceError> {
     let named = call.path_parameter("tenant");
     let tenant = if TENANT_ALIASES.contains(&named.to_ascii_lowercase().as_str()) {
         None
@@ -81,7 +88,9 @@ pub(super) fn get_openid_configuration(call: &mut OperationContext<'_>, version:
     let base = format!("https://{host}/{id}");
     let canonical = cloud.endpoints().map_or(host.as_str(), |known| known.authority_host);
     let (oauth, keys) = match version {
-        EndpointVersion::V1 => (format!("{base}/oauth2"), format!("https://{host}/{id}/discovery/keys")),
+        EndpointVersion::V1 => {
+            (format!("{base}/oauth2"), format!("https://{host}/{id}/discovery/keys"))
+        }
         EndpointVersion::V2 => {
             (format!("{base}/oauth2/v2.0"), format!("https://{host}/{id}/discovery/v2.0/keys"))
         }
@@ -119,7 +128,9 @@ pub(super) fn get_openid_configuration(call: &mut OperationContext<'_>, version:
 }
 
 /// `GET /{tenant}/discovery[/v2.0]/keys`: the public parts of the signing keys, and no others.
-pub(super) fn get_signing_keys(call: &mut OperationContext<'_>) -> Result<ServiceReply, TokenServiceError> {
+pub(super) fn get_signing_keys(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, TokenServiceError> {
     let named = call.path_parameter("tenant");
     let tenantless = TENANT_ALIASES.contains(&named.to_ascii_lowercase().as_str());
     let directory = &call.world().directory;

@@ -47,7 +47,8 @@ pub(crate) const PARAMETER_MISSING: AadstsCode = aadsts_code(900_144, 400, "inva
 pub(crate) const CERTIFICATE_VALIDITY: AadstsCode = aadsts_code(1_000_502, 401, "invalid_client");
 pub(crate) const SCOPE_NOT_DEFAULT: AadstsCode = aadsts_code(1_002_012, 400, "invalid_scope");
 pub(crate) const FEDERATED_SUBJECT_CASE: AadstsCode = aadsts_code(7_002_138, 401, "invalid_client");
-pub(crate) const APPLICATION_DISABLED: AadstsCode = aadsts_code(7_000_112, 400, "unauthorized_client");
+pub(crate) const APPLICATION_DISABLED: AadstsCode =
+    aadsts_code(7_000_112, 400, "unauthorized_client");
 pub(crate) const SECRET_WRONG: AadstsCode = aadsts_code(7_000_215, 401, "invalid_client");
 pub(crate) const CREDENTIAL_MISSING: AadstsCode = aadsts_code(7_000_216, 401, "invalid_client");
 pub(crate) const SECRET_EXPIRED: AadstsCode = aadsts_code(7_000_222, 401, "invalid_client");
@@ -108,17 +109,22 @@ impl AadstsCode {
 
     /// The code with this number; an unknown one counts as a refusal of the client.
     pub(crate) fn from_number(number: u32) -> Self {
-        KNOWN_CODES.into_iter().chain(INJECTED_CODES).find(|known| known.number == number).unwrap_or(aadsts_code(
-            number,
-            400,
-            "invalid_request",
-        ))
+        KNOWN_CODES
+            .into_iter()
+            .chain(INJECTED_CODES)
+            .find(|known| known.number == number)
+            .unwrap_or(aadsts_code(number, 400, "invalid_request"))
     }
 }
 
 impl TokenServiceError {
     /// The reply, with the seven fields that clients read.
-    pub(crate) fn to_reply(&self, now: Timestamp, correlation: Option<&str>, ids: &mut IdGenerator) -> ServiceReply {
+    pub(crate) fn to_reply(
+        &self,
+        now: Timestamp,
+        correlation: Option<&str>,
+        ids: &mut IdGenerator,
+    ) -> ServiceReply {
         let AadstsCode { number, status, error } = self.code;
         let trace = ids.next_uuid().to_string();
         let correlation = match correlation {

@@ -39,7 +39,9 @@ pub(super) fn verify_federated_token(
         ))
     })?;
     if token.header.alg != "RS256" {
-        return Err(MALFORMED_ASSERTION.with_description("A federated token must be signed with RS256."));
+        return Err(
+            MALFORMED_ASSERTION.with_description("A federated token must be signed with RS256.")
+        );
     }
     let key = trusted.public_der(token.header.kid.as_deref()).ok_or_else(|| {
         ASSERTION_KEY.with_description(format!(
@@ -47,8 +49,9 @@ pub(super) fn verify_federated_token(
         ))
     })?;
     if !token.is_signed_by(AssertionAlgorithm::Rs256, &key) {
-        return Err(ASSERTION_KEY
-            .with_description("The signature of the federated token is not that of its issuer's key."));
+        return Err(ASSERTION_KEY.with_description(
+            "The signature of the federated token is not that of its issuer's key.",
+        ));
     }
     verify_lifetime(token, now)
 }

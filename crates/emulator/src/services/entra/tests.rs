@@ -29,7 +29,8 @@ fn with_claim(mut base: Value, name: &str, value: Value) -> Value {
 }
 
 fn app_assertion(header: &Value, claims: &Value) -> ServiceReply {
-    EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(APP, &sign_token(header, claims, &client_key()))
+    EngineFixture::new(azure_with_test_principals())
+        .request_token_with_assertion(APP, &sign_token(header, claims, &client_key()))
 }
 
 fn sha256_header() -> Value {
@@ -174,8 +175,20 @@ fn each_invalid_assertion_has_its_aadsts_code() {
     let within_skew = with_claim(good.clone(), "exp", json!(now - 299));
     assert_eq!(aadsts_code(&app_assertion(&sha256_header(), &within_skew)), None);
     let forged = sign_token(&sha256_header(), &good, &untrusted_key());
-    assert_eq!(aadsts_code(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(APP, &forged)), Some(700_027));
-    assert_eq!(aadsts_code(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(APP, "not.a-token")), Some(50_027));
+    assert_eq!(
+        aadsts_code(
+            &EngineFixture::new(azure_with_test_principals())
+                .request_token_with_assertion(APP, &forged)
+        ),
+        Some(700_027)
+    );
+    assert_eq!(
+        aadsts_code(
+            &EngineFixture::new(azure_with_test_principals())
+                .request_token_with_assertion(APP, "not.a-token")
+        ),
+        Some(50_027)
+    );
 }
 
 #[test]
@@ -183,9 +196,16 @@ fn signature_padding_must_match_the_algorithm() {
     let pss = sign_token(&sha256_header(), &assertion_claims(APP), &client_key());
     let (rest, signature) = pss.rsplit_once('.').unwrap();
     let claims = rest.split_once('.').unwrap().1;
-    let header = URL_SAFE_NO_PAD.encode(with_claim(sha256_header(), "alg", json!("RS256")).to_string());
+    let header =
+        URL_SAFE_NO_PAD.encode(with_claim(sha256_header(), "alg", json!("RS256")).to_string());
     let swapped = format!("{header}.{claims}.{signature}");
-    assert_eq!(aadsts_code(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(APP, &swapped)), Some(700_027));
+    assert_eq!(
+        aadsts_code(
+            &EngineFixture::new(azure_with_test_principals())
+                .request_token_with_assertion(APP, &swapped)
+        ),
+        Some(700_027)
+    );
 }
 
 #[test]
@@ -197,12 +217,18 @@ fn a_certificate_outside_its_validity_is_refused_and_so_is_an_ended_registration
             json!({ "alg": "PS256", "x5t#S256": URL_SAFE_NO_PAD.encode(sha256_thumbprint(&leaf)) });
         world.directory.principals[0].certificates[0].certificate = leaf;
         let assertion = sign_token(&header, &assertion_claims(APP), &client_key());
-        assert_eq!(aadsts_code(&EngineFixture::new(world).request_token_with_assertion(APP, &assertion)), Some(expected));
+        assert_eq!(
+            aadsts_code(&EngineFixture::new(world).request_token_with_assertion(APP, &assertion)),
+            Some(expected)
+        );
     }
     let mut world = azure_with_test_principals();
     world.directory.principals[0].certificates[0].expires = days_after(start_time(), -1);
     let assertion = sign_token(&sha256_header(), &assertion_claims(APP), &client_key());
-    assert_eq!(aadsts_code(&EngineFixture::new(world).request_token_with_assertion(APP, &assertion)), Some(700_027));
+    assert_eq!(
+        aadsts_code(&EngineFixture::new(world).request_token_with_assertion(APP, &assertion)),
+        Some(700_027)
+    );
 }
 
 fn msi_assertion(x5c: &[Vec<u8>], key: &RsaKey) -> String {
@@ -235,7 +261,11 @@ fn managed_identity_needs_trusted_subject_issuer_and_chain() {
         ("another subject", vec![of("uamsi-other", trusted, (-1, 90))], Some(700_027)),
         ("another authority", vec![of(MSI_SUBJECT, stranger, (-1, 90))], Some(700_027)),
         ("an authority of the same name", vec![of(MSI_SUBJECT, impostor, (-1, 90))], Some(700_027)),
-        ("self-signed", vec![self_signed_certificate(MSI_SUBJECT, &client_key(), (-1, 90))], Some(700_027)),
+        (
+            "self-signed",
+            vec![self_signed_certificate(MSI_SUBJECT, &client_key(), (-1, 90))],
+            Some(700_027),
+        ),
         ("expired leaf", vec![of(MSI_SUBJECT, trusted, (-90, -1))], Some(1_000_502)),
         ("root first", vec![root, managed_identity_leaf()], Some(700_027)),
     ];
@@ -250,10 +280,17 @@ fn managed_identity_needs_trusted_subject_issuer_and_chain() {
 #[test]
 fn leaf_certificate_cannot_sign_another_leaf() {
     // The middle certificate has the right key chain and is no authority.
-    let middle = signed_leaf_certificate("middle", &untrusted_key(), (MSI_AUTHORITY, &authority_key()), (-1, 90));
-    let end = signed_leaf_certificate(MSI_SUBJECT, &client_key(), ("middle", &untrusted_key()), (-1, 90));
+    let middle = signed_leaf_certificate(
+        "middle",
+        &untrusted_key(),
+        (MSI_AUTHORITY, &authority_key()),
+        (-1, 90),
+    );
+    let end =
+        signed_leaf_certificate(MSI_SUBJECT, &client_key(), ("middle", &untrusted_key()), (-1, 90));
     let probe = EngineFixture::new(azure_with_test_principals());
-    let reply = probe.request_token_with_assertion(MSI, &msi_assertion(&[end, middle], &client_key()));
+    let reply =
+        probe.request_token_with_assertion(MSI, &msi_assertion(&[end, middle], &client_key()));
     assert_eq!(aadsts_code(&reply), Some(700_027));
 }
 
@@ -280,7 +317,8 @@ fn client_secret_is_accepted_by_form_or_basic_and_compared_whole() {
 
     let mut expired = azure_with_test_principals();
     expired.directory.principals[0].secrets[0].expires = start_time();
-    let reply = EngineFixture::new(expired).request_token(&[("client_id", APP), ("client_secret", SECRET)]);
+    let reply =
+        EngineFixture::new(expired).request_token(&[("client_id", APP), ("client_secret", SECRET)]);
     assert_eq!(aadsts_code(&reply), Some(7_000_222));
 }
 
@@ -300,8 +338,20 @@ fn each_invalid_token_request_has_its_code_status_and_error() {
             400,
             "invalid_request",
         ),
-        ("common", good.request_token_at_host(LOGIN, "common", &[app, secret]), 50_059, 400, "invalid_request"),
-        ("application", good.request_token(&[unknown, secret]), 700_016, 400, "unauthorized_client"),
+        (
+            "common",
+            good.request_token_at_host(LOGIN, "common", &[app, secret]),
+            50_059,
+            400,
+            "invalid_request",
+        ),
+        (
+            "application",
+            good.request_token(&[unknown, secret]),
+            700_016,
+            400,
+            "unauthorized_client",
+        ),
         ("no application", good.request_token(&[secret]), 900_144, 400, "invalid_request"),
         ("no credential", good.request_token(&[app]), 7_000_216, 401, "invalid_client"),
         (
@@ -358,7 +408,11 @@ fn each_invalid_token_request_has_its_code_status_and_error() {
         for field in ["timestamp", "trace_id", "correlation_id", "error_uri"] {
             assert!(body[field].is_string(), "{name}: {field}");
         }
-        assert_eq!(reply.rejection_reason.as_deref(), Some(format!("AADSTS{number}").as_str()), "{name}");
+        assert_eq!(
+            reply.rejection_reason.as_deref(),
+            Some(format!("AADSTS{number}").as_str()),
+            "{name}"
+        );
     }
 }
 
@@ -385,14 +439,20 @@ fn grants_that_are_not_implemented_are_refused_as_unsupported() {
         let reply = probe.send_request(Ingress::Tunnel, &Method::POST, &url, &[], &form);
         assert_eq!(reply_json(&reply)["error"], "unsupported_grant_type", "{grant}");
     }
-    assert_eq!(aadsts_code(&probe.send_request(Ingress::Tunnel, &Method::POST, &url, &[], "")), Some(900_144));
+    assert_eq!(
+        aadsts_code(&probe.send_request(Ingress::Tunnel, &Method::POST, &url, &[], "")),
+        Some(900_144)
+    );
 }
 
 #[test]
 fn access_token_has_azure_claims_and_an_emulator_marker() {
     let probe = EngineFixture::new(azure_with_test_principals());
     let scope = "https://management.core.windows.net//.default";
-    let reply = post_token_request(&probe, &[("client_id", APP), ("client_secret", SECRET), ("scope", scope)]);
+    let reply = post_token_request(
+        &probe,
+        &[("client_id", APP), ("client_secret", SECRET), ("scope", scope)],
+    );
     let reply = reply_json(&reply);
     assert_eq!(reply["token_type"], "Bearer");
     assert_eq!(reply["expires_in"], 3_599);
@@ -418,7 +478,10 @@ fn access_token_has_azure_claims_and_an_emulator_marker() {
 #[test]
 fn the_token_of_a_managed_identity_lives_a_day_and_names_its_resource() {
     let assertion = msi_assertion(&[managed_identity_leaf()], &client_key());
-    let reply = reply_json(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(MSI, &assertion));
+    let reply = reply_json(
+        &EngineFixture::new(azure_with_test_principals())
+            .request_token_with_assertion(MSI, &assertion),
+    );
     assert_eq!(reply["expires_in"], 86_399);
     assert_eq!(reply["refresh_in"], 43_199);
     let found = token_claims(reply["access_token"].as_str().unwrap());
@@ -443,7 +506,10 @@ fn v1_endpoint_takes_resource_and_returns_numbers_as_strings() {
 }
 
 fn request_federated_token(header: &Value, claims: &Value, key: &RsaKey) -> Option<u64> {
-    aadsts_code(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(FEDERATED, &sign_token(header, claims, key)))
+    aadsts_code(
+        &EngineFixture::new(azure_with_test_principals())
+            .request_token_with_assertion(FEDERATED, &sign_token(header, claims, key)),
+    )
 }
 
 #[test]
@@ -455,7 +521,14 @@ fn federated_token_needs_matching_issuer_subject_and_audience() {
     });
     let key = issuer_key();
     assert_eq!(request_federated_token(&header, &good, &key), None);
-    assert_eq!(request_federated_token(&header, &with_claim(good.clone(), "aud", json!("openshift")), &key), None);
+    assert_eq!(
+        request_federated_token(
+            &header,
+            &with_claim(good.clone(), "aud", json!("openshift")),
+            &key
+        ),
+        None
+    );
     assert_eq!(request_federated_token(&json!({ "alg": "RS256" }), &good, &key), None);
     let slash = format!("{ISSUER}/");
     let entra = format!("https://sts.windows.net/{TENANT}/");
@@ -473,7 +546,11 @@ fn federated_token_needs_matching_issuer_subject_and_audience() {
     ];
     for (claim, value, expected) in cases {
         let claims = with_claim(good.clone(), claim, value.clone());
-        assert_eq!(request_federated_token(&header, &claims, &key), Some(expected), "{claim}={value}");
+        assert_eq!(
+            request_federated_token(&header, &claims, &key),
+            Some(expected),
+            "{claim}={value}"
+        );
     }
     assert_eq!(request_federated_token(&header, &good, &untrusted_key()), Some(700_027));
     let other_kid = json!({ "alg": "RS256", "kid": "k2" });
@@ -488,7 +565,13 @@ fn a_principal_without_federated_credentials_and_an_unknown_issuer_have_their_ow
     let header = json!({ "alg": "RS256", "kid": "k1" });
     let claims = json!({ "iss": ISSUER, "sub": SUBJECT, "aud": "openshift", "exp": now + 60 });
     let assertion = sign_token(&header, &claims, &issuer_key());
-    assert_eq!(aadsts_code(&EngineFixture::new(azure_with_test_principals()).request_token_with_assertion(APP, &assertion)), Some(70_021));
+    assert_eq!(
+        aadsts_code(
+            &EngineFixture::new(azure_with_test_principals())
+                .request_token_with_assertion(APP, &assertion)
+        ),
+        Some(70_021)
+    );
 
     let mut unreachable = azure_with_test_principals();
     let credential = FederatedCredential {
@@ -500,7 +583,12 @@ fn a_principal_without_federated_credentials_and_an_unknown_issuer_have_their_ow
     unreachable.directory.principals[2].federated_credentials.push(credential);
     let claims = with_claim(claims, "iss", json!("https://gone.example"));
     let assertion = sign_token(&header, &claims, &issuer_key());
-    assert_eq!(aadsts_code(&EngineFixture::new(unreachable).request_token_with_assertion(FEDERATED, &assertion)), Some(90_061));
+    assert_eq!(
+        aadsts_code(
+            &EngineFixture::new(unreachable).request_token_with_assertion(FEDERATED, &assertion)
+        ),
+        Some(90_061)
+    );
 }
 
 #[test]

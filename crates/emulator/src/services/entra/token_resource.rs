@@ -3,7 +3,7 @@
 use lanyard_vocabulary::Cloud;
 
 use super::error::{
-    PARAMETER_MISSING, RESOURCE_UNKNOWN, TokenServiceError, SCOPE_INVALID, SCOPE_NOT_DEFAULT,
+    PARAMETER_MISSING, RESOURCE_UNKNOWN, SCOPE_INVALID, SCOPE_NOT_DEFAULT, TokenServiceError,
 };
 use crate::hosts;
 
@@ -33,8 +33,13 @@ pub(crate) fn parse_scope(scope: Option<&str>, cloud: Cloud) -> Result<&str, Tok
 }
 
 /// The `resource` of version 1.0.
-pub(crate) fn parse_resource(resource: Option<&str>, cloud: Cloud) -> Result<&str, TokenServiceError> {
-    let resource = resource.filter(|text| !text.is_empty()).ok_or_else(|| missing_parameter_error("resource"))?;
+pub(crate) fn parse_resource(
+    resource: Option<&str>,
+    cloud: Cloud,
+) -> Result<&str, TokenServiceError> {
+    let resource = resource
+        .filter(|text| !text.is_empty())
+        .ok_or_else(|| missing_parameter_error("resource"))?;
     if is_known_token_resource(cloud, resource) {
         Ok(resource)
     } else {
@@ -48,8 +53,9 @@ pub(crate) fn parse_resource(resource: Option<&str>, cloud: Cloud) -> Result<&st
 
 /// The refusal of a request that lacks a parameter.
 pub(crate) fn missing_parameter_error(parameter: &str) -> TokenServiceError {
-    PARAMETER_MISSING
-        .with_description(format!("The request body must contain the following parameter: '{parameter}'."))
+    PARAMETER_MISSING.with_description(format!(
+        "The request body must contain the following parameter: '{parameter}'."
+    ))
 }
 
 /// Whether a resource exists in a cloud; one trailing slash makes no difference.
@@ -107,7 +113,10 @@ mod tests {
                 [endpoints.arm_url(), endpoints.arm_audience.to_owned(), endpoints.vault_audience()]
             {
                 assert!(is_known_token_resource(cloud, &resource), "{cloud}: {resource}");
-                assert!(is_known_token_resource(cloud, &format!("{resource}/")), "{cloud}: {resource}/");
+                assert!(
+                    is_known_token_resource(cloud, &format!("{resource}/")),
+                    "{cloud}: {resource}/"
+                );
             }
         }
         assert!(!is_known_token_resource(Cloud::UsGovernment, "https://vault.azure.net"));

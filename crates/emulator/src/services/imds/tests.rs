@@ -1,6 +1,8 @@
 use super::*;
-use crate::ingress::{Ingress, IMDS_HOST};
-use crate::testing::{FEDERATED, MSI, EngineFixture, reply_json, token_claims, azure_with_test_principals};
+use crate::ingress::{IMDS_HOST, Ingress};
+use crate::testing::{
+    EngineFixture, FEDERATED, MSI, azure_with_test_principals, reply_json, token_claims,
+};
 
 const TRUE: (&str, &str) = ("metadata", "true");
 const TOKEN: &str = "metadata/identity/oauth2/token";
@@ -114,6 +116,7 @@ fn instance_metadata_contains_only_the_machine() {
     let path = "metadata/instance/compute/location?api-version=2021-02-01&format=text";
     assert_eq!(send_imds_request(&probe, path, &[TRUE]).body, "eastus");
     assert_eq!(send_imds_request(&probe, path, &[]).status, StatusCode::BAD_REQUEST);
-    let attested = send_imds_request(&probe, "metadata/attested/document?api-version=2021-02-01", &[TRUE]);
+    let attested =
+        send_imds_request(&probe, "metadata/attested/document?api-version=2021-02-01", &[TRUE]);
     assert_eq!(attested.status, StatusCode::NOT_IMPLEMENTED);
 }

@@ -2,21 +2,24 @@
 
 use lanyard_vocabulary::SecretName;
 
-use super::object_kind::{KeyVaultObjectKind, VaultPermission};
 use super::error::VaultServiceError;
+use super::object_kind::{KeyVaultObjectKind, VaultPermission};
 use super::object_store::ObjectStoreError;
 use super::vault::EmulatedVault;
 use crate::authorization::{AccessRequest, AccessScope, ActionPlane};
 use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::request::ServiceReply;
-use crate::token::{BearerTokenError, AuthenticatedCaller};
+use crate::token::{AuthenticatedCaller, BearerTokenError};
 
 /// Lets a call in that has `right` on the object that its path names, or on the vault if it names
 /// none, and hands out the vault.
 ///
 /// The order is that of the service: challenge, token, right, request. So a caller without the
 /// right learns nothing, not even whether the object is there.
-pub(super) fn authorize_call<'c>(call: &'c mut OperationContext<'_>, right: VaultPermission) -> Result<&'c EmulatedVault, ServiceReply> {
+pub(super) fn authorize_call<'c>(
+    call: &'c mut OperationContext<'_>,
+    right: VaultPermission,
+) -> Result<&'c EmulatedVault, ServiceReply> {
     let host = call.request.host.clone();
     let now = call.now;
     let Some(vault) = call.world.vaults.vault_at_host_mut(&host) else {
@@ -40,7 +43,9 @@ pub(super) fn authorize_call<'c>(call: &'c mut OperationContext<'_>, right: Vaul
 }
 
 /// The vault of a call that [`enter`] let in, to change.
-pub(super) fn authorized_vault_mut<'c>(call: &'c mut OperationContext<'_>) -> Result<&'c mut EmulatedVault, ServiceReply> {
+pub(super) fn authorized_vault_mut<'c>(
+    call: &'c mut OperationContext<'_>,
+) -> Result<&'c mut EmulatedVault, ServiceReply> {
     let host = call.request.host.clone();
     call.azure_mut()
         .vaults
@@ -49,7 +54,11 @@ pub(super) fn authorized_vault_mut<'c>(call: &'c mut OperationContext<'_>) -> Re
 }
 
 /// The refusal for a problem of a shelf.
-pub(super) fn store_error_reply(problem: ObjectStoreError, kind: KeyVaultObjectKind, call: &OperationContext<'_>) -> ServiceReply {
+pub(super) fn store_error_reply(
+    problem: ObjectStoreError,
+    kind: KeyVaultObjectKind,
+    call: &OperationContext<'_>,
+) -> ServiceReply {
     let (name, version) = (call.path_parameter("name"), call.path_parameter("version"));
     match problem {
         ObjectStoreError::NotFound => {
@@ -57,11 +66,16 @@ pub(super) fn store_error_reply(problem: ObjectStoreError, kind: KeyVaultObjectK
                 if version.is_empty() { name.to_owned() } else { format!("{name}/{version}") };
             VaultServiceError::NotFound { kind, name }.to_reply()
         }
-        ObjectStoreError::NameTaken => VaultServiceError::DeletedButRecoverable { kind, name }.to_reply(),
+        ObjectStoreError::NameTaken => {
+            VaultServiceError::DeletedButRecoverable { kind, name }.to_reply()
+        }
     }
 }
 
-fn authenticate(call: &mut OperationContext<'_>, host: &str) -> Result<AuthenticatedCaller, ServiceReply> {
+fn authenticate(
+    call: &mut OperationContext<'_>,
+    host: &str,
+) -> Result<AuthenticatedCaller, ServiceReply> {
     let Some(vault) = call.world().vaults.vault_at_host(host) else {
         return Err(VaultServiceError::VaultNotFound { host }.to_reply());
     };
@@ -93,7 +107,11 @@ fn authenticate(call: &mut OperationContext<'_>, host: &str) -> Result<Authentic
 
 /// Authority and resource of the challenge. Values without blanks: Go splits at them. The first
 /// path segment of the authority is the tenant: clients read it there.
-fn challenge_authority_and_resource(call: &OperationContext<'_>, host: &str, tenant: &str) -> (String, String) {
+fn challenge_authority_and_resource(
+    call: &OperationContext<'_>,
+    host: &str,
+    tenant: &str,
+) -> (String, String) {
     let endpoints = call.endpoint.cloud.endpoints();
     let authority = endpoints.map_or("login.microsoftonline.com", |known| known.authority_host);
     let suffix = host.split_once('.').map_or(host, |(_, suffix)| suffix);
@@ -136,7 +154,11 @@ fn authorize(
 }
 
 /// The scope of an object, or of the vault if `name` is empty.
-pub(crate) fn object_scope(vault: &EmulatedVault, kind: KeyVaultObjectKind, name: &str) -> AccessScope {
+pub(crate) fn object_scope(
+    vault: &EmulatedVault,
+    kind: KeyVaultObjectKind,
+    name: &str,
+) -> AccessScope {
     if name.is_empty() {
         vault.resource_id.clone()
     } else {
@@ -144,7 +166,11 @@ pub(crate) fn object_scope(vault: &EmulatedVault, kind: KeyVaultObjectKind, name
     }
 }
 
-fn is_permitted_by_policy(vault: &EmulatedVault, caller: &AuthenticatedCaller, right: VaultPermission) -> bool {
+fn is_permitted_by_policy(
+    vault: &EmulatedVault,
+    caller: &AuthenticatedCaller,
+    right: VaultPermission,
+) -> bool {
     vault.settings.access_policies.iter().filter(|policy| policy.object_id == caller.object_id).any(
         |policy| {
             let permissions = match right.kind {

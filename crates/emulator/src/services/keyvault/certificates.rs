@@ -5,9 +5,9 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use super::object_kind::{GET_CERTIFICATE, LIST_CERTIFICATES, KeyVaultObjectKind, VaultPermission};
+use super::object_kind::{GET_CERTIFICATE, KeyVaultObjectKind, LIST_CERTIFICATES, VaultPermission};
+use super::object_store::{StoredObjectVersion, VersionedObjectStore};
 use super::objects::{StoredObject, attributes_json, object_id, version_id};
-use super::object_store::{VersionedObjectStore, StoredObjectVersion};
 use super::vault::{CertificateContent, EmulatedVault};
 
 impl StoredObject for CertificateContent {
@@ -19,7 +19,11 @@ impl StoredObject for CertificateContent {
         &vault.certificates
     }
 
-    fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>) -> Value {
+    fn bundle_json(
+        vault: &EmulatedVault,
+        name: &str,
+        version: &StoredObjectVersion<Self>,
+    ) -> Value {
         let (url, id) = (vault.base_url(), &version.id);
         let content = &version.content;
         let mut bundle = Self::item_json(version_id(vault, name, version), vault, version);

@@ -163,19 +163,27 @@ impl VaultServiceError<'_> {
                 (StatusCode::UNAUTHORIZED, "Unauthorized", None)
             }
             Self::VaultNotFound { .. } => (StatusCode::NOT_FOUND, "VaultNotFound", None),
-            Self::DeniedByRole { .. } => (StatusCode::FORBIDDEN, "Forbidden", inner("ForbiddenByRbac")),
-            Self::DeniedByPolicy { .. } => (StatusCode::FORBIDDEN, "Forbidden", inner("AccessDenied")),
-            Self::NotFound { kind, .. } => (StatusCode::NOT_FOUND, kind.not_found_code(), None),
-            Self::ObjectDisabled { kind, .. } => {
-                (StatusCode::FORBIDDEN, "Forbidden", Some(format!("{}Disabled", kind.error_code_prefix())))
+            Self::DeniedByRole { .. } => {
+                (StatusCode::FORBIDDEN, "Forbidden", inner("ForbiddenByRbac"))
             }
+            Self::DeniedByPolicy { .. } => {
+                (StatusCode::FORBIDDEN, "Forbidden", inner("AccessDenied"))
+            }
+            Self::NotFound { kind, .. } => (StatusCode::NOT_FOUND, kind.not_found_code(), None),
+            Self::ObjectDisabled { kind, .. } => (
+                StatusCode::FORBIDDEN,
+                "Forbidden",
+                Some(format!("{}Disabled", kind.error_code_prefix())),
+            ),
             Self::KeyOperationForbidden { restriction: because, .. } => {
                 (StatusCode::FORBIDDEN, "Forbidden", inner(because.code()))
             }
             Self::DeletedButRecoverable { .. } => {
                 (StatusCode::CONFLICT, "Conflict", inner("ObjectIsDeletedButRecoverable"))
             }
-            Self::ManagedByCertificate { .. } => (StatusCode::FORBIDDEN, "Forbidden", inner("ObjectIsManaged")),
+            Self::ManagedByCertificate { .. } => {
+                (StatusCode::FORBIDDEN, "Forbidden", inner("ObjectIsManaged"))
+            }
             Self::BadParameter(_) => (StatusCode::BAD_REQUEST, "BadParameter", None),
         }
     }
@@ -184,7 +192,9 @@ impl VaultServiceError<'_> {
         match self {
             Self::Challenge { .. } => "AKV10000: the request carries no bearer token".to_owned(),
             Self::InvalidToken { message, .. } | Self::BadParameter(message) => message.clone(),
-            Self::VaultNotFound { host } => format!("no vault of this world has the host name `{host}`"),
+            Self::VaultNotFound { host } => {
+                format!("no vault of this world has the host name `{host}`")
+            }
             Self::DeniedByRole { caller, action, scope, vault, nearest_miss: miss } => [
                 "The caller is not authorized to perform the action on the resource.".to_owned(),
                 "Role assignments take some minutes to take effect after they were changed."

@@ -9,15 +9,15 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::access::{authorize_call, store_error_reply};
-use super::keys::{VaultCryptoOperation, permitted_operations};
-use super::object_kind::{DECRYPT, ENCRYPT, KeyVaultObjectKind, VaultPermission, UNWRAP, WRAP};
-use super::objects::{requested_name_and_version, version_id};
 use super::error::{KeyRestriction, VaultServiceError};
-use super::secrets::{bad_parameter_reply, parse_body};
+use super::keys::{VaultCryptoOperation, permitted_operations};
+use super::object_kind::{DECRYPT, ENCRYPT, KeyVaultObjectKind, UNWRAP, VaultPermission, WRAP};
 use super::object_store::StoredObjectAttributes;
+use super::objects::{requested_name_and_version, version_id};
+use super::secrets::{bad_parameter_reply, parse_body};
 use super::vault::StoredVaultKey;
+use crate::keys::{RedactedText, RsaKey, RsaKeyError, RsaPadding};
 use crate::operation_context::OperationContext;
-use crate::keys::{RsaKeyError, RsaPadding, RsaKey, RedactedText};
 use crate::request::ServiceReply;
 
 #[derive(Deserialize)]
@@ -46,7 +46,11 @@ pub(super) fn unwrap_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     run_crypto_operation(call, VaultCryptoOperation::UnwrapKey, UNWRAP)
 }
 
-fn run_crypto_operation(call: &mut OperationContext<'_>, operation: VaultCryptoOperation, right: VaultPermission) -> Result<ServiceReply, ServiceReply> {
+fn run_crypto_operation(
+    call: &mut OperationContext<'_>,
+    operation: VaultCryptoOperation,
+    right: VaultPermission,
+) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
     let found = authorize_call(call, right).map(|vault| {
         vault.keys.version(&name, version.as_deref()).map(|(object, held)| {
@@ -55,24 +59,34 @@ fn run_crypto_operation(call: &mut OperationContext<'_>, operation: VaultCryptoO
             (restriction, held.content.key.clone(), kid)
         })
     })?;
-    let (restriction, key, kid) = found.map_err(|it| store_error_reply(it, KeyVaultObjectKind::Key, call))?;
+    let (restriction, key, kid) =
+        found.map_err(|it| store_error_reply(it, KeyVaultObjectKind::Key, call))?;
     if let Some(because) = restriction(call.now) {
-        return Err(VaultServiceError::KeyOperationForbidden { operation: operation.name(), restriction: because }.to_reply());
+        return Err(VaultServiceError::KeyOperationForbidden {
+            operation: operation.name(),
+            restriction: because,
+        }
+        .to_reply());
     }
     // A key of a curve has no such operation, so it did not come this far.
     let StoredVaultKey::Rsa(key) = key else {
         let because = KeyRestriction::NotPermitted;
-        return Err(VaultServiceError::KeyOperationForbidden { operation: operation.name(), restriction: because }.to_reply());
+        return Err(VaultServiceError::KeyOperationForbidden {
+            operation: operation.name(),
+            restriction: because,
+        }
+        .to_reply());
     };
     let CryptoOperationBody { alg, value } = parse_body(call)?;
     let alg = alg.ok_or_else(|| bad_parameter_reply("`alg` is missing".to_owned()))?;
-    let padding = RsaPadding::from_jwe_algorithm(&alg)
-        .ok_or_else(|| bad_parameter_reply(format!("`alg` `{alg}` is none of RSA-OAEP-256, RSA-OAEP, RSA1_5")))?;
+    let padding = RsaPadding::from_jwe_algorithm(&alg).ok_or_else(|| {
+        bad_parameter_reply(format!("`alg` `{alg}` is none of RSA-OAEP-256, RSA-OAEP, RSA1_5"))
+    })?;
     let value = value.ok_or_else(|| bad_parameter_reply("`value` is missing".to_owned()))?;
-    let input = URL_SAFE_NO_PAD
-        .decode(value.expose())
-        .map(Zeroizing::new)
-        .map_err(|_malformed| bad_parameter_reply("`value` is not base64url without padding".to_owned()))?;
+    let input =
+        URL_SAFE_NO_PAD.decode(value.expose()).map(Zeroizing::new).map_err(|_malformed| {
+            bad_parameter_reply("`value` is not base64url without padding".to_owned())
+        })?;
     let output = transform_value(&key, padding, &input, operation)?;
     let value = Zeroizing::new(URL_SAFE_NO_PAD.encode(&*output));
     Ok(ServiceReply::json(StatusCode::OK, &json!({ "kid": kid, "value": &*value })))
@@ -118,7 +132,8 @@ fn transform_value(
         key.decrypt(padding, input)
     };
     let unreadable = |error: RsaKeyError| {
-        ServiceReply::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).with_rejection_reason("key unreadable")
+        ServiceReply::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+            .with_rejection_reason("key unreadable")
     };
     output.map_err(unreadable)?.ok_or_else(|| {
         let problem = if operation.produces_ciphertext() {

@@ -1,11 +1,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use lanyard_vocabulary::{EntraClientId, Component};
+use lanyard_vocabulary::{Component, EntraClientId};
 use serde_json::{Value, json};
 
 use crate::engine::Ingress;
 use crate::request::ServiceReply;
-use crate::seed::tests::{seeded_nine_identities, issue_access_token_for};
+use crate::seed::tests::{issue_access_token_for, seeded_nine_identities};
 use crate::testing::{EngineFixture, reply_json};
 
 /// One software key, and ciphertexts that KMS plugins decrypt; the crate of ours reads it too.
@@ -24,8 +24,11 @@ impl KmsKeyFixture {
     fn new() -> Self {
         let (world, _) = seeded_nine_identities();
         let kms = world.roster.component_identity(Component::Kms).unwrap().client_id;
-        let desk =
-            Self { probe: EngineFixture::new(world), kms, vector: serde_json::from_str(VECTOR).unwrap() };
+        let desk = Self {
+            probe: EngineFixture::new(world),
+            kms,
+            vector: serde_json::from_str(VECTOR).unwrap(),
+        };
         let numbers = &desk.vector["key"];
         let put = desk.put_key_version(&json!({ "version": "ABCD", "numbers": numbers }));
         assert_eq!(put.status, 201, "{}", reply_json(&put));
@@ -41,14 +44,32 @@ impl KmsKeyFixture {
         }
         let headers = [("x-lanyard-control", "1"), ("content-type", "application/json")];
         let url = "http://127.0.0.1/lanyard/v1/keys";
-        self.probe.send_request(Ingress::Port, &"PUT".parse().unwrap(), url, &headers, &asked.to_string())
+        self.probe.send_request(
+            Ingress::Port,
+            &"PUT".parse().unwrap(),
+            url,
+            &headers,
+            &asked.to_string(),
+        )
     }
 
-    fn send_request(&self, who: EntraClientId, method: &str, path: &str, given: &Value) -> ServiceReply {
+    fn send_request(
+        &self,
+        who: EntraClientId,
+        method: &str,
+        path: &str,
+        given: &Value,
+    ) -> ServiceReply {
         let bearer = format!("Bearer {}", issue_access_token_for(&self.probe, who, AUDIENCE));
         let url = format!("https://{HOST}{path}?api-version=2016-10-01");
         let headers = [("authorization", bearer.as_str())];
-        self.probe.send_request(Ingress::Tunnel, &method.parse().unwrap(), &url, &headers, &given.to_string())
+        self.probe.send_request(
+            Ingress::Tunnel,
+            &method.parse().unwrap(),
+            &url,
+            &headers,
+            &given.to_string(),
+        )
     }
 
     fn run_key_operation(&self, operation: &str, alg: &str, value: &str) -> ServiceReply {
@@ -77,7 +98,10 @@ fn ciphertext_from_other_kms_plugins_is_decrypted() {
     for layout in ["upstream", "openshift"] {
         let ciphertext = desk.vector_text(&format!("/{layout}/ciphertext"));
         let reply = desk.run_key_operation("decrypt", "RSA-OAEP-256", ciphertext);
-        assert_eq!(reply_json(&reply)["value"], desk.vector_text(&format!("/{layout}/requestValue")));
+        assert_eq!(
+            reply_json(&reply)["value"],
+            desk.vector_text(&format!("/{layout}/requestValue"))
+        );
         assert_eq!(reply_json(&reply)["kid"], format!("https://{HOST}/keys/mykey/ABCD"));
         let other = desk.run_key_operation("decrypt", "RSA-OAEP", ciphertext);
         assert_eq!(status_and_inner_code(&other), expected_error(400, "BadParameter"));
@@ -122,7 +146,11 @@ fn malformed_requests_return_bad_parameter() {
     ];
     for (operation, alg, value) in cases {
         let reply = desk.run_key_operation(operation, alg, value);
-        assert_eq!(status_and_inner_code(&reply), expected_error(400, "BadParameter"), "{operation} {alg}");
+        assert_eq!(
+            status_and_inner_code(&reply),
+            expected_error(400, "BadParameter"),
+            "{operation} {alg}"
+        );
         assert!(!reply.body.windows(8).any(|bytes| value.as_bytes().starts_with(bytes)));
     }
     for given in [json!({}), json!({ "alg": "RSA1_5" }), json!({ "value": value })] {
@@ -137,8 +165,17 @@ fn malformed_requests_return_bad_parameter() {
 #[test]
 fn unauthorized_caller_learns_nothing_about_the_key() {
     let desk = KmsKeyFixture::new();
-    let disk = desk.probe.engine.state().azure.roster.component_identity(Component::Disk).unwrap().client_id;
-    let given = json!({ "alg": "RSA-OAEP-256", "value": desk.vector_text("/upstream/requestValue") });
+    let disk = desk
+        .probe
+        .engine
+        .state()
+        .azure
+        .roster
+        .component_identity(Component::Disk)
+        .unwrap()
+        .client_id;
+    let given =
+        json!({ "alg": "RSA-OAEP-256", "value": desk.vector_text("/upstream/requestValue") });
     for path in ["/keys/mykey/ABCD/encrypt", "/keys/mykey/ABCD/decrypt", "/keys/none/1/decrypt"] {
         let reply = desk.send_request(disk, "POST", path, &given);
         assert_eq!(status_and_inner_code(&reply), expected_error(403, "ForbiddenByRbac"), "{path}");
@@ -164,7 +201,9 @@ fn disabled_key_is_unusable_and_expired_key_only_decrypts() {
     let (encrypt, decrypt) = both();
     assert_eq!(status_and_inner_code(&encrypt), expected_error(403, "KeyDisabled"));
     assert_eq!(status_and_inner_code(&decrypt), expected_error(403, "KeyDisabled"));
-    desk.put_key_version(&json!({ "version": "ABCD", "enabled": true, "expires": "2020-01-01T00:00:00Z" }));
+    desk.put_key_version(
+        &json!({ "version": "ABCD", "enabled": true, "expires": "2020-01-01T00:00:00Z" }),
+    );
     let (encrypt, decrypt) = both();
     assert_eq!(status_and_inner_code(&encrypt), expected_error(403, "KeyExpired"));
     assert_eq!(decrypt.status, 200);
@@ -188,7 +227,8 @@ fn previous_key_version_stays_usable() {
     let value = reply_json(&newest)["value"].as_str().unwrap().to_owned();
     let crossed = desk.run_key_operation("decrypt", "RSA-OAEP-256", &value);
     assert_eq!(status_and_inner_code(&crossed), expected_error(400, "BadParameter"));
-    let old = desk.run_key_operation("decrypt", "RSA-OAEP-256", desk.vector_text("/upstream/ciphertext"));
+    let old =
+        desk.run_key_operation("decrypt", "RSA-OAEP-256", desk.vector_text("/upstream/ciphertext"));
     assert_eq!(old.status, 200);
     let again = desk.put_key_version(&json!({ "version": "ABCD", "bits": 2048 }));
     assert_eq!(status_and_inner_code(&again), expected_error(409, "VersionExists"));
@@ -197,7 +237,11 @@ fn previous_key_version_stays_usable() {
 #[test]
 fn replies_have_region_and_request_id_and_key_survives_restore() {
     let desk = KmsKeyFixture::new();
-    let reply = desk.run_key_operation("encrypt", "RSA-OAEP-256", desk.vector_text("/upstream/requestValue"));
+    let reply = desk.run_key_operation(
+        "encrypt",
+        "RSA-OAEP-256",
+        desk.vector_text("/upstream/requestValue"),
+    );
     for name in ["x-ms-keyvault-region", "x-ms-request-id", "date"] {
         let found = reply.headers.iter().find(|(known, _)| known.as_str() == name);
         assert!(found.is_some_and(|(_, value)| !value.is_empty()), "{name}");

@@ -8,13 +8,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::access::{authorize_call, authorized_vault_mut, store_error_reply};
-use super::object_kind::{CREATE_KEY, GET_KEY, IMPORT_KEY, LIST_KEYS, KeyVaultObjectKind, VaultPermission, UPDATE_KEY};
+use super::object_kind::{
+    CREATE_KEY, GET_KEY, IMPORT_KEY, KeyVaultObjectKind, LIST_KEYS, UPDATE_KEY, VaultPermission,
+};
+use super::object_store::{
+    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, VersionedObjectStore,
+};
 use super::objects::{StoredObject, attributes_json, requested_name_and_version, version_id};
 use super::secrets::{ObjectAttributesBody, bad_parameter_reply, parse_body};
-use super::object_store::{StoredObjectAttributes, VersionedObjectStore, ObjectStoreError, StoredObjectVersion};
-use super::vault::{EllipticCurvePoint, KeyContent, EmulatedVault, StoredVaultKey};
+use super::vault::{EllipticCurvePoint, EmulatedVault, KeyContent, StoredVaultKey};
+use crate::keys::{RsaJwkComponents, RsaKey, RsaKeyError};
 use crate::operation_context::OperationContext;
-use crate::keys::{RsaKeyError, RsaKey, RsaJwkComponents};
 use crate::request::ServiceReply;
 
 const KEY_OPERATIONS: [&str; 6] = ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"];
@@ -197,22 +201,27 @@ pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
         Err(problem) => Err(problem),
     };
     match changed {
-        Ok((object, version)) => {
-            Ok(ServiceReply::json(StatusCode::OK, &KeyContent::bundle_json(vault, &object.name, version)))
-        }
+        Ok((object, version)) => Ok(ServiceReply::json(
+            StatusCode::OK,
+            &KeyContent::bundle_json(vault, &object.name, version),
+        )),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
     }
 }
 
-fn add_key_version(call: &mut OperationContext<'_>, birth: NewKeyVersion<'_>) -> Result<ServiceReply, ServiceReply> {
+fn add_key_version(
+    call: &mut OperationContext<'_>,
+    birth: NewKeyVersion<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let name = birth.name;
     let version = birth.into_version().map_err(|error| bad_parameter_reply(format!("{error}")))?;
     let vault = authorized_vault_mut(call)?;
     let pushed = vault.keys.push_version(name, version).map_err(ObjectStoreError::from);
     match pushed.and_then(|()| vault.keys.version(name, None)) {
-        Ok((object, version)) => {
-            Ok(ServiceReply::json(StatusCode::OK, &KeyContent::bundle_json(vault, &object.name, version)))
-        }
+        Ok((object, version)) => Ok(ServiceReply::json(
+            StatusCode::OK,
+            &KeyContent::bundle_json(vault, &object.name, version),
+        )),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
     }
 }
@@ -220,15 +229,21 @@ fn add_key_version(call: &mut OperationContext<'_>, birth: NewKeyVersion<'_>) ->
 fn require_rsa(kind: Option<&str>) -> Result<(), ServiceReply> {
     match kind {
         Some("RSA") => Ok(()),
-        Some(kind) => Err(bad_parameter_reply(format!("`kty` `{kind}`: this world makes software RSA keys only"))),
+        Some(kind) => Err(bad_parameter_reply(format!(
+            "`kty` `{kind}`: this world makes software RSA keys only"
+        ))),
         None => Err(bad_parameter_reply("`kty` is missing".to_owned())),
     }
 }
 
-fn require_known_operations(asked: Option<Vec<String>>) -> Result<Option<Vec<String>>, ServiceReply> {
+fn require_known_operations(
+    asked: Option<Vec<String>>,
+) -> Result<Option<Vec<String>>, ServiceReply> {
     let unknown = asked.iter().flatten().find(|it| !KEY_OPERATIONS.contains(&it.as_str()));
     match unknown {
-        Some(unknown) => Err(bad_parameter_reply(format!("`key_ops` `{unknown}` is no operation of an RSA key"))),
+        Some(unknown) => {
+            Err(bad_parameter_reply(format!("`key_ops` `{unknown}` is no operation of an RSA key")))
+        }
         None => Ok(asked),
     }
 }
@@ -245,7 +260,11 @@ impl StoredObject for KeyContent {
         &vault.keys
     }
 
-    fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>) -> Value {
+    fn bundle_json(
+        vault: &EmulatedVault,
+        name: &str,
+        version: &StoredObjectVersion<Self>,
+    ) -> Value {
         let kid = version_id(vault, name, version);
         let operations: Vec<_> = permitted_operations(&version.content).collect();
         let key = match &version.content.key {
@@ -261,13 +280,15 @@ impl StoredObject for KeyContent {
                 json!({ "kid": kid, "kty": "EC", "key_ops": operations, "crv": crv, "x": x, "y": y })
             }
         };
-        let mut bundle = json!({ "key": key, "attributes": attributes_json(version.attributes, vault) });
+        let mut bundle =
+            json!({ "key": key, "attributes": attributes_json(version.attributes, vault) });
         add_common_fields(&mut bundle, version);
         bundle
     }
 
     fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value {
-        let mut item = json!({ "kid": id, "attributes": attributes_json(version.attributes, vault) });
+        let mut item =
+            json!({ "kid": id, "attributes": attributes_json(version.attributes, vault) });
         add_common_fields(&mut item, version);
         item
     }

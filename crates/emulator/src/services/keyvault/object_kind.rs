@@ -73,10 +73,13 @@ macro_rules! right {
 pub(crate) const GET_SECRET: VaultPermission = right!(Secret, "secrets/getSecret/action", "get");
 pub(crate) const SET_SECRET: VaultPermission = right!(Secret, "secrets/setSecret/action", "set");
 pub(crate) const UPDATE_SECRET: VaultPermission = right!(Secret, "secrets/update/action", "set");
-pub(crate) const LIST_SECRETS: VaultPermission = right!(Secret, "secrets/readMetadata/action", "list");
+pub(crate) const LIST_SECRETS: VaultPermission =
+    right!(Secret, "secrets/readMetadata/action", "list");
 pub(crate) const DELETE_SECRET: VaultPermission = right!(Secret, "secrets/delete", "delete");
-pub(crate) const GET_DELETED_SECRET: VaultPermission = right!(Secret, "secrets/readMetadata/action", "get");
-pub(crate) const RECOVER_SECRET: VaultPermission = right!(Secret, "secrets/recover/action", "recover");
+pub(crate) const GET_DELETED_SECRET: VaultPermission =
+    right!(Secret, "secrets/readMetadata/action", "get");
+pub(crate) const RECOVER_SECRET: VaultPermission =
+    right!(Secret, "secrets/recover/action", "recover");
 pub(crate) const PURGE_SECRET: VaultPermission = right!(Secret, "secrets/purge/action", "purge");
 pub(crate) const GET_KEY: VaultPermission = right!(Key, "keys/read", "get");
 pub(crate) const LIST_KEYS: VaultPermission = right!(Key, "keys/read", "list");
@@ -88,4 +91,5 @@ pub(crate) const DECRYPT: VaultPermission = right!(Key, "keys/decrypt/action", "
 pub(crate) const WRAP: VaultPermission = right!(Key, "keys/wrap/action", "wrapKey");
 pub(crate) const UNWRAP: VaultPermission = right!(Key, "keys/unwrap/action", "unwrapKey");
 pub(crate) const GET_CERTIFICATE: VaultPermission = right!(Certificate, "certificates/read", "get");
-pub(crate) const LIST_CERTIFICATES: VaultPermission = right!(Certificate, "certificates/read", "list");
+pub(crate) const LIST_CERTIFICATES: VaultPermission =
+    right!(Certificate, "certificates/read", "list");

@@ -111,11 +111,13 @@ impl<T> StoredVaultObject<T> {
 
 impl<T> VersionedObjectStore<T> {
     /// Adds a version, with a new object if there is none of the name.
-    pub(crate) fn push_version(&mut self, name: &str, version: StoredObjectVersion<T>) -> Result<(), DeletedNameConflict> {
-        let object = self.objects.entry(name.to_ascii_lowercase()).or_insert_with(|| StoredVaultObject {
-            name: name.to_owned(),
-            versions: Vec::new(),
-            deletion: None,
+    pub(crate) fn push_version(
+        &mut self,
+        name: &str,
+        version: StoredObjectVersion<T>,
+    ) -> Result<(), DeletedNameConflict> {
+        let object = self.objects.entry(name.to_ascii_lowercase()).or_insert_with(|| {
+            StoredVaultObject { name: name.to_owned(), versions: Vec::new(), deletion: None }
         });
         if object.deletion.is_some() {
             return Err(DeletedNameConflict);
@@ -193,7 +195,10 @@ impl<T> VersionedObjectStore<T> {
     }
 
     /// A deleted object.
-    pub(crate) fn deleted_object(&self, name: &str) -> Result<&StoredVaultObject<T>, ObjectStoreError> {
+    pub(crate) fn deleted_object(
+        &self,
+        name: &str,
+    ) -> Result<&StoredVaultObject<T>, ObjectStoreError> {
         self.objects
             .get(&name.to_ascii_lowercase())
             .filter(|object| object.deletion.is_some())

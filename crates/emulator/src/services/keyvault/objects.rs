@@ -6,9 +6,11 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::access::{authorize_call, store_error_reply};
-use super::object_kind::{KeyVaultObjectKind, VaultPermission};
 use super::error::VaultServiceError;
-use super::object_store::{StoredObjectAttributes, VersionedObjectStore, StoredVaultObject, StoredObjectVersion};
+use super::object_kind::{KeyVaultObjectKind, VaultPermission};
+use super::object_store::{
+    StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionedObjectStore,
+};
 use super::vault::EmulatedVault;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -26,14 +28,17 @@ pub(super) trait StoredObject: Sized {
     fn object_store(vault: &EmulatedVault) -> &VersionedObjectStore<Self>;
 
     /// The version as a read returns it.
-    fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>) -> Value;
+    fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>)
+    -> Value;
 
     /// The version as a list shows it, under `id`: no value, no key material.
     fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value;
 }
 
 /// `GET /{kind}/{name}[/{version}]`.
-pub(super) fn get_version<K: StoredObject>(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn get_version<K: StoredObject>(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
     let found = authorize_call(call, K::GET).map(|vault| {
         K::object_store(vault).version(&name, version.as_deref()).map(|(object, version)| {
@@ -42,25 +47,35 @@ pub(super) fn get_version<K: StoredObject>(call: &mut OperationContext<'_>) -> R
     })?;
     match found {
         Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
-        Ok((false, _)) => Err(VaultServiceError::ObjectDisabled { kind: K::KIND, name: &name }.to_reply()),
+        Ok((false, _)) => {
+            Err(VaultServiceError::ObjectDisabled { kind: K::KIND, name: &name }.to_reply())
+        }
         Ok((true, bundle)) => Ok(ServiceReply::json(StatusCode::OK, &bundle)),
     }
 }
 
 /// `GET /{kind}`: the current version of every object.
-pub(super) fn list_objects<K: StoredObject>(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn list_objects<K: StoredObject>(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
     let vault = authorize_call(call, K::LIST)?;
     let page = page?;
-    let items = K::object_store(vault).objects_after(page.marker.as_deref(), false).filter_map(|object| {
-        let version = object.latest()?;
-        Some((object.name.clone(), K::item_json(object_id::<K>(vault, &object.name), vault, version)))
-    });
+    let items =
+        K::object_store(vault).objects_after(page.marker.as_deref(), false).filter_map(|object| {
+            let version = object.latest()?;
+            Some((
+                object.name.clone(),
+                K::item_json(object_id::<K>(vault, &object.name), vault, version),
+            ))
+        });
     Ok(page.page_reply(items))
 }
 
 /// `GET /{kind}/{name}/versions`.
-pub(super) fn list_versions<K: StoredObject>(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn list_versions<K: StoredObject>(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
     let name = call.path_parameter("name").to_owned();
     let object = authorize_call(call, K::LIST).map(|vault| {
@@ -83,7 +98,9 @@ pub(super) fn list_versions<K: StoredObject>(call: &mut OperationContext<'_>) ->
 }
 
 /// Versions come in the order of their ids, which says nothing of their age: clients sort.
-fn versions_sorted_by_id<T>(object: &StoredVaultObject<T>) -> impl Iterator<Item = &StoredObjectVersion<T>> {
+fn versions_sorted_by_id<T>(
+    object: &StoredVaultObject<T>,
+) -> impl Iterator<Item = &StoredObjectVersion<T>> {
     let mut versions: Vec<_> = object.versions.iter().collect();
     versions.sort_by(|one, other| one.id.cmp(&other.id));
     versions.into_iter()
@@ -102,7 +119,11 @@ pub(super) fn object_id<K: StoredObject>(vault: &EmulatedVault, name: &str) -> S
 }
 
 /// The id of a version.
-pub(super) fn version_id<K: StoredObject>(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<K>) -> String {
+pub(super) fn version_id<K: StoredObject>(
+    vault: &EmulatedVault,
+    name: &str,
+    version: &StoredObjectVersion<K>,
+) -> String {
     format!("{}/{}", object_id::<K>(vault, name), version.id)
 }
 

@@ -8,16 +8,22 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::access::{authorize_call, authorized_vault_mut, store_error_reply};
-use super::object_kind::{
-    DELETE_SECRET, GET_DELETED_SECRET, GET_SECRET, LIST_SECRETS, KeyVaultObjectKind, PURGE_SECRET,
-    RECOVER_SECRET, VaultPermission, SET_SECRET, UPDATE_SECRET,
-};
-use super::objects::{StoredObject, VaultPageRequest, attributes_json, object_id, requested_name_and_version, version_id};
 use super::error::VaultServiceError;
-use super::object_store::{StoredObjectAttributes, VersionedObjectStore, ObjectStoreError, StoredVaultObject, StoredObjectVersion};
-use super::vault::{SecretContent, EmulatedVault};
-use crate::operation_context::OperationContext;
+use super::object_kind::{
+    DELETE_SECRET, GET_DELETED_SECRET, GET_SECRET, KeyVaultObjectKind, LIST_SECRETS, PURGE_SECRET,
+    RECOVER_SECRET, SET_SECRET, UPDATE_SECRET, VaultPermission,
+};
+use super::object_store::{
+    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
+    VersionedObjectStore,
+};
+use super::objects::{
+    StoredObject, VaultPageRequest, attributes_json, object_id, requested_name_and_version,
+    version_id,
+};
+use super::vault::{EmulatedVault, SecretContent};
 use crate::keys::RedactedText;
+use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
 /// The most that a value may have: 25 KB.
@@ -57,7 +63,11 @@ impl StoredObject for SecretContent {
         &vault.secrets
     }
 
-    fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>) -> Value {
+    fn bundle_json(
+        vault: &EmulatedVault,
+        name: &str,
+        version: &StoredObjectVersion<Self>,
+    ) -> Value {
         let mut bundle = Self::item_json(version_id(vault, name, version), vault, version);
         bundle["value"] = json!(version.content.value.expose());
         if let Some(key) = &version.content.key_version {
@@ -67,7 +77,8 @@ impl StoredObject for SecretContent {
     }
 
     fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value {
-        let mut item = json!({ "id": id, "attributes": attributes_json(version.attributes, vault) });
+        let mut item =
+            json!({ "id": id, "attributes": attributes_json(version.attributes, vault) });
         if let Some(content_type) = &version.content.content_type {
             item["contentType"] = json!(content_type);
         }
@@ -89,7 +100,9 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let value = body.value.ok_or_else(|| bad_parameter_reply("`value` is missing".to_owned()))?;
     if value.expose().len() > MAX_VALUE_BYTES {
         let found = value.expose().len();
-        return Err(bad_parameter_reply(format!("`value` has {found} bytes; the most is {MAX_VALUE_BYTES}")));
+        return Err(bad_parameter_reply(format!(
+            "`value` has {found} bytes; the most is {MAX_VALUE_BYTES}"
+        )));
     }
     let version = StoredObjectVersion {
         id: call.ids.next_hex32(),
@@ -104,9 +117,10 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let pushed = vault.secrets.push_version(&name, version).map_err(ObjectStoreError::from);
     let outcome = pushed.and_then(|()| vault.secrets.version(&name, None));
     match outcome {
-        Ok((object, version)) => {
-            Ok(ServiceReply::json(StatusCode::OK, &SecretContent::bundle_json(vault, &object.name, version)))
-        }
+        Ok((object, version)) => Ok(ServiceReply::json(
+            StatusCode::OK,
+            &SecretContent::bundle_json(vault, &object.name, version),
+        )),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
 }
@@ -155,7 +169,9 @@ pub(super) fn delete_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
 }
 
 /// `GET /deletedsecrets/{name}`.
-pub(super) fn get_deleted_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn get_deleted_secret(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     let vault = authorize_call(call, GET_DELETED_SECRET)?;
     match vault.secrets.deleted_object(&name).map(|object| deleted_secret_json(vault, object)) {
@@ -165,7 +181,9 @@ pub(super) fn get_deleted_secret(call: &mut OperationContext<'_>) -> Result<Serv
 }
 
 /// `GET /deletedsecrets`.
-pub(super) fn list_deleted_secrets(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn list_deleted_secrets(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
     let vault = authorize_call(call, LIST_SECRETS)?;
     let page = page?;
@@ -177,7 +195,9 @@ pub(super) fn list_deleted_secrets(call: &mut OperationContext<'_>) -> Result<Se
 }
 
 /// `POST /deletedsecrets/{name}/recover`.
-pub(super) fn recover_deleted_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn recover_deleted_secret(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     authorize_call(call, RECOVER_SECRET)?;
     let vault = authorized_vault_mut(call)?;
@@ -192,7 +212,9 @@ pub(super) fn recover_deleted_secret(call: &mut OperationContext<'_>) -> Result<
 }
 
 /// `DELETE /deletedsecrets/{name}`: for good.
-pub(super) fn purge_deleted_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+pub(super) fn purge_deleted_secret(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     authorize_call(call, PURGE_SECRET)?;
     match authorized_vault_mut(call)?.secrets.purge(&name) {
@@ -239,17 +261,21 @@ impl ObjectAttributesBody {
 }
 
 fn parse_unix_time(name: &str, seconds: Option<i64>) -> Result<Option<Timestamp>, ServiceReply> {
-    seconds
-        .map(Timestamp::from_second)
-        .transpose()
-        .map_err(|error| bad_parameter_reply(format!("`attributes.{name}` is no time in seconds: {error}")))
+    seconds.map(Timestamp::from_second).transpose().map_err(|error| {
+        bad_parameter_reply(format!("`attributes.{name}` is no time in seconds: {error}"))
+    })
 }
 
 /// The body of a call; the refusal repeats nothing of it.
-pub(super) fn parse_body<T: serde::de::DeserializeOwned>(call: &OperationContext<'_>) -> Result<T, ServiceReply> {
+pub(super) fn parse_body<T: serde::de::DeserializeOwned>(
+    call: &OperationContext<'_>,
+) -> Result<T, ServiceReply> {
     // The parser's message may quote what it read, which may be a value: say where, not what.
     call.request.parse_json_body().map_err(|error| {
-        bad_parameter_reply(format!("the body is not the JSON that is expected, at column {}", error.column()))
+        bad_parameter_reply(format!(
+            "the body is not the JSON that is expected, at column {}",
+            error.column()
+        ))
     })
 }
 

@@ -1,12 +1,14 @@
 use http::StatusCode;
-use lanyard_vocabulary::{EntraClientId, Component};
+use lanyard_vocabulary::{Component, EntraClientId};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fault_plan::{FaultPlan, IdentityFault, apply_fault_plan};
 use crate::engine::Ingress;
+use crate::fault_plan::{FaultPlan, IdentityFault, apply_fault_plan};
 use crate::request::ServiceReply;
-use crate::seed::tests::{SEED_TIME, seeded_nine_identities, nine_identity_plan, seed_azure, issue_access_token_for};
+use crate::seed::tests::{
+    SEED_TIME, issue_access_token_for, nine_identity_plan, seed_azure, seeded_nine_identities,
+};
 use crate::testing::{EngineFixture, reply_json};
 
 const VAULT: &str = "https://platform-kv.vault.azure.net";
@@ -37,8 +39,8 @@ impl KeyVaultFixture {
             let state = &mut *visit.probe.engine.state();
             let object = state.azure.directory.by_client_id(visit.guest).unwrap().object_id;
             let vaults = ["platform-kv.vault.azure.net", "guests-demo-abcde.vault.azure.net"];
-            let scopes =
-                vaults.map(|host| state.azure.vaults.vault_at_host(host).unwrap().resource_id.clone());
+            let scopes = vaults
+                .map(|host| state.azure.vaults.vault_at_host(host).unwrap().resource_id.clone());
             let assignments = scopes.map(|scope| crate::authorization::RoleAssignment {
                 name: state.ids.next_uuid(),
                 scope,
@@ -57,11 +59,24 @@ impl KeyVaultFixture {
         visit
     }
 
-    fn send_request(&self, who: EntraClientId, method: &str, path: &str, given: &str) -> ServiceReply {
+    fn send_request(
+        &self,
+        who: EntraClientId,
+        method: &str,
+        path: &str,
+        given: &str,
+    ) -> ServiceReply {
         self.send_request_to_vault(VAULT, who, method, path, given)
     }
 
-    fn send_request_to_vault(&self, vault: &str, who: EntraClientId, method: &str, path: &str, given: &str) -> ServiceReply {
+    fn send_request_to_vault(
+        &self,
+        vault: &str,
+        who: EntraClientId,
+        method: &str,
+        path: &str,
+        given: &str,
+    ) -> ServiceReply {
         let bearer = format!("Bearer {}", issue_access_token_for(&self.probe, who, AUDIENCE));
         let separator = if path.contains('?') { '&' } else { '?' };
         let url = format!("{vault}{path}{separator}{VERSION}");
@@ -79,7 +94,13 @@ impl KeyVaultFixture {
 
     fn apply_fault(&self, fault: IdentityFault, component: Component) {
         let state = &mut *self.probe.engine.state();
-        apply_fault_plan(&mut state.azure, FaultPlan { fault, component }, &mut state.ids, SEED_TIME).unwrap();
+        apply_fault_plan(
+            &mut state.azure,
+            FaultPlan { fault, component },
+            &mut state.ids,
+            SEED_TIME,
+        )
+        .unwrap();
     }
 }
 
@@ -122,7 +143,8 @@ fn tokens_for_another_resource_or_tenant_are_rejected_with_401() {
     let visit = KeyVaultFixture::new();
     let url = format!("{VAULT}/secrets/any?{VERSION}");
     for audience in ["https://management.azure.com/", "https://vault.azure.net/"] {
-        let bearer = format!("Bearer {}", issue_access_token_for(&visit.probe, visit.reader, audience));
+        let bearer =
+            format!("Bearer {}", issue_access_token_for(&visit.probe, visit.reader, audience));
         let reply = visit.probe.get(Ingress::Tunnel, &url, &[("authorization", &bearer)]);
         assert_eq!(reply.status, StatusCode::UNAUTHORIZED, "{audience}");
         let message = reply_json(&reply)["error"]["message"].as_str().unwrap().to_owned();
@@ -133,7 +155,8 @@ fn tokens_for_another_resource_or_tenant_are_rejected_with_401() {
     two_tenants.identities.truncate(1);
     let (world, _) = seed_azure(&two_tenants);
     let foreign = world.roster.holders[0].client_id;
-    let visit = KeyVaultFixture { probe: EngineFixture::new(world), reader: foreign, guest: foreign };
+    let visit =
+        KeyVaultFixture { probe: EngineFixture::new(world), reader: foreign, guest: foreign };
     let reply = visit.get(foreign, "/secrets/any");
     assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
     assert!(reply_json(&reply)["error"]["message"].as_str().unwrap().starts_with("AKV10032"));
@@ -162,7 +185,8 @@ fn node_identity_reads_only_component_credentials() {
         (GUEST_VAULT, "/secrets/guest-secret"),
         (GUEST_VAULT, "/keys/guest-certificate"),
     ] {
-        let found = status_and_codes(&visit.send_request_to_vault(vault, visit.reader, "GET", path, ""));
+        let found =
+            status_and_codes(&visit.send_request_to_vault(vault, visit.reader, "GET", path, ""));
         assert_eq!(found, expected_error(403, "Forbidden", "ForbiddenByRbac"), "{path}");
     }
 }
@@ -174,11 +198,22 @@ fn components_cannot_read_any_credential_secret() {
         let client = visit.client(component);
         for path in [secret_path(component), secret_path(Component::Disk)] {
             let reply = visit.get(client, &path);
-            assert_eq!(status_and_codes(&reply), expected_error(403, "Forbidden", "ForbiddenByRbac"), "{component}");
+            assert_eq!(
+                status_and_codes(&reply),
+                expected_error(403, "Forbidden", "ForbiddenByRbac"),
+                "{component}"
+            );
             let message = reply_json(&reply)["error"]["message"].as_str().unwrap().to_owned();
             let lines: Vec<_> = message.split("\r\n").collect();
-            let object =
-                visit.probe.engine.state().azure.roster.component_identity(component).unwrap().object_id;
+            let object = visit
+                .probe
+                .engine
+                .state()
+                .azure
+                .roster
+                .component_identity(component)
+                .unwrap()
+                .object_id;
             for expected in [
                 format!(
                     "Caller: appid={client};oid={object};iss=https://sts.windows.net/11111111-1111-4111-8111-111111111111/"
@@ -201,7 +236,8 @@ fn encryption_key_is_readable_only_by_the_kms_component() {
     let visit = KeyVaultFixture::new();
     let kms = "https://demo-kms.vault.azure.net";
     for component in Component::ALL {
-        let reply = visit.send_request_to_vault(kms, visit.client(component), "GET", "/keys/etcd", "");
+        let reply =
+            visit.send_request_to_vault(kms, visit.client(component), "GET", "/keys/etcd", "");
         if component == Component::Kms {
             let key = reply_json(&reply)["key"].clone();
             assert_eq!(key["kty"], "RSA");
@@ -210,7 +246,11 @@ fn encryption_key_is_readable_only_by_the_kms_component() {
             assert_eq!(key["n"].as_str().unwrap().len(), 342);
             assert!(key.get("d").is_none());
         } else {
-            assert_eq!(status_and_codes(&reply), expected_error(403, "Forbidden", "ForbiddenByRbac"), "{component}");
+            assert_eq!(
+                status_and_codes(&reply),
+                expected_error(403, "Forbidden", "ForbiddenByRbac"),
+                "{component}"
+            );
         }
     }
 }
@@ -220,7 +260,10 @@ fn missing_secret_is_reported_only_to_authorized_callers() {
     let visit = KeyVaultFixture::new();
     visit.apply_fault(IdentityFault::MissingSecret, Component::Ingress);
     let path = secret_path(Component::Ingress);
-    assert_eq!(status_and_codes(&visit.get(visit.reader, &path)), expected_error(404, "SecretNotFound", ""));
+    assert_eq!(
+        status_and_codes(&visit.get(visit.reader, &path)),
+        expected_error(404, "SecretNotFound", "")
+    );
     let stranger = visit.client(Component::Disk);
     assert_eq!(visit.get(stranger, &path).status, StatusCode::FORBIDDEN);
 }
@@ -239,7 +282,9 @@ fn revoking_one_secret_permission_leaves_the_other_eight() {
 #[test]
 fn secret_lifecycle_from_set_to_purge() {
     let visit = KeyVaultFixture::as_administrator();
-    let ask = |method: &str, path: &str, given: &str| visit.send_request(visit.guest, method, path, given);
+    let ask = |method: &str, path: &str, given: &str| {
+        visit.send_request(visit.guest, method, path, given)
+    };
     let first = ask(
         "PUT",
         "/secrets/Mine",
@@ -261,16 +306,28 @@ fn secret_lifecycle_from_set_to_purge() {
     let patched = reply_json(&ask("PATCH", old, r#"{"attributes":{"enabled":false},"tags":{}}"#));
     assert_eq!(patched["attributes"]["enabled"], false);
     assert!(patched.get("value").is_none() && patched.get("tags").is_none());
-    assert_eq!(status_and_codes(&ask("GET", old, "")), expected_error(403, "Forbidden", "SecretDisabled"));
+    assert_eq!(
+        status_and_codes(&ask("GET", old, "")),
+        expected_error(403, "Forbidden", "SecretDisabled")
+    );
 
     let deleted = reply_json(&ask("DELETE", "/secrets/mine", ""));
     assert_eq!(deleted["recoveryId"], format!("{VAULT}/deletedsecrets/Mine"));
     assert!(deleted["scheduledPurgeDate"].as_i64() > deleted["deletedDate"].as_i64());
-    assert_eq!(status_and_codes(&ask("GET", "/secrets/mine", "")), expected_error(404, "SecretNotFound", ""));
+    assert_eq!(
+        status_and_codes(&ask("GET", "/secrets/mine", "")),
+        expected_error(404, "SecretNotFound", "")
+    );
     let taken = ask("PUT", "/secrets/mine", r#"{"value":"x"}"#);
-    assert_eq!(status_and_codes(&taken), expected_error(409, "Conflict", "ObjectIsDeletedButRecoverable"));
+    assert_eq!(
+        status_and_codes(&taken),
+        expected_error(409, "Conflict", "ObjectIsDeletedButRecoverable")
+    );
     assert_eq!(ask("GET", "/deletedsecrets/mine", "").status, StatusCode::OK);
-    assert_eq!(reply_json(&ask("GET", "/deletedsecrets", ""))["value"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        reply_json(&ask("GET", "/deletedsecrets", ""))["value"].as_array().unwrap().len(),
+        1
+    );
     assert_eq!(ask("POST", "/deletedsecrets/mine/recover", "").status, StatusCode::OK);
     assert_eq!(reply_json(&ask("GET", "/secrets/mine", ""))["value"], "two");
     ask("DELETE", "/secrets/mine", "");
@@ -299,7 +356,11 @@ fn malformed_requests_are_rejected_without_echoing_values() {
     ];
     for (method, path, given) in cases {
         let reply = visit.send_request(visit.guest, method, path, given);
-        assert_eq!(status_and_codes(&reply), expected_error(400, "BadParameter", ""), "{method} {path} {given:.40}");
+        assert_eq!(
+            status_and_codes(&reply),
+            expected_error(400, "BadParameter", ""),
+            "{method} {path} {given:.40}"
+        );
         assert!(!String::from_utf8_lossy(&reply.body).contains("planted"), "{path}");
     }
     let exact = format!(r#"{{"value":"{}"}}"#, "x".repeat(MAX_VALUE_BYTES));
@@ -334,7 +395,9 @@ fn list_pages_link_to_the_next_page() {
 fn certificate_has_a_key_and_a_secret_of_the_same_name() {
     let visit = KeyVaultFixture::new();
     let name = "guest-certificate";
-    let read = |path: &str| reply_json(&visit.send_request_to_vault(GUEST_VAULT, visit.guest, "GET", path, ""));
+    let read = |path: &str| {
+        reply_json(&visit.send_request_to_vault(GUEST_VAULT, visit.guest, "GET", path, ""))
+    };
     let certificate = read(&format!("/certificates/{name}/"));
     let at = |field: &str| certificate[field].as_str().unwrap().to_owned();
     let secret = read(at("sid").strip_prefix(GUEST_VAULT).unwrap());
@@ -386,9 +449,15 @@ fn access_policies_and_roles_exclude_each_other() {
     }
     let path = secret_path(Component::File);
     assert_eq!(visit.get(component, &path).status, StatusCode::OK);
-    assert_eq!(status_and_codes(&visit.get(component, "/secrets")), expected_error(403, "Forbidden", "AccessDenied"));
+    assert_eq!(
+        status_and_codes(&visit.get(component, "/secrets")),
+        expected_error(403, "Forbidden", "AccessDenied")
+    );
     assert_eq!(visit.get(component, "/keys").status, StatusCode::OK);
-    assert_eq!(status_and_codes(&visit.get(visit.reader, &path)), expected_error(403, "Forbidden", "AccessDenied"));
+    assert_eq!(
+        status_and_codes(&visit.get(visit.reader, &path)),
+        expected_error(403, "Forbidden", "AccessDenied")
+    );
     visit
         .probe
         .engine
@@ -399,14 +468,23 @@ fn access_policies_and_roles_exclude_each_other() {
         .unwrap()
         .settings
         .rbac = true;
-    assert_eq!(status_and_codes(&visit.get(component, &path)), expected_error(403, "Forbidden", "ForbiddenByRbac"));
+    assert_eq!(
+        status_and_codes(&visit.get(component, &path)),
+        expected_error(403, "Forbidden", "ForbiddenByRbac")
+    );
     assert_eq!(visit.get(visit.reader, &path).status, StatusCode::OK);
 }
 
 #[test]
 fn unknown_vault_returns_404_and_backup_returns_501() {
     let visit = KeyVaultFixture::as_administrator();
-    let reply = visit.send_request_to_vault("https://other.vault.azure.net", visit.guest, "GET", "/secrets/a", "");
+    let reply = visit.send_request_to_vault(
+        "https://other.vault.azure.net",
+        visit.guest,
+        "GET",
+        "/secrets/a",
+        "",
+    );
     assert_eq!(status_and_codes(&reply), expected_error(404, "VaultNotFound", ""));
     let reply = visit.send_request(visit.guest, "POST", "/secrets/a/backup", "");
     assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);

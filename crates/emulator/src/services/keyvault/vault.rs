@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::object_store::VersionedObjectStore;
 use crate::authorization::AccessScope;
-use crate::keys::{RsaKey, RedactedText};
+use crate::keys::{RedactedText, RsaKey};
 use crate::services::arm::ArmResource;
 
 /// The content of the vaults, by host name.
@@ -170,7 +170,10 @@ impl VaultStore {
     }
 
     /// The vault of an Azure resource, to change.
-    pub(crate) fn vault_of_resource_mut(&mut self, resource: &AccessScope) -> Option<&mut EmulatedVault> {
+    pub(crate) fn vault_of_resource_mut(
+        &mut self,
+        resource: &AccessScope,
+    ) -> Option<&mut EmulatedVault> {
         self.by_host.values_mut().find(|vault| vault.resource_id == *resource)
     }
 

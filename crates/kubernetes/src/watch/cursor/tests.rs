@@ -21,12 +21,21 @@ fn list_completed() -> WatchOutcome {
 }
 
 fn watch_ended(seconds: u64, told: bool) -> WatchOutcome {
-    WatchOutcome::Ended { version: "2".to_owned(), duration: Duration::from_secs(seconds), had_events: told }
+    WatchOutcome::Ended {
+        version: "2".to_owned(),
+        duration: Duration::from_secs(seconds),
+        had_events: told,
+    }
 }
 
 fn watch_failed_after(error: ApiError, seconds: u64, told: bool) -> WatchOutcome {
     let lasted = Duration::from_secs(seconds);
-    WatchOutcome::Failed { error, version: Some("2".to_owned()), duration: lasted, had_events: told }
+    WatchOutcome::Failed {
+        error,
+        version: Some("2".to_owned()),
+        duration: lasted,
+        had_events: told,
+    }
 }
 
 fn watch_failed(error: ApiError) -> WatchOutcome {
@@ -95,7 +104,8 @@ fn transient_error_keeps_version_and_honours_retry_after() {
     assert_eq!(course.version.as_deref(), Some("2"));
     assert_eq!(delay_millis(&mut course, watch_failed(status_error(429, 7))), 7_000);
     let mut refusals = WatchCursor::default();
-    let longest = (0..20).map(|_| delay_millis(&mut refusals, watch_failed(status_error(403, 0)))).max();
+    let longest =
+        (0..20).map(|_| delay_millis(&mut refusals, watch_failed(status_error(403, 0)))).max();
     assert_eq!(longest, Some(60_000));
 }
 

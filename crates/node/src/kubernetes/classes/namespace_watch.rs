@@ -90,9 +90,10 @@ impl KubeClassCacheState {
     ) -> Result<ClassWatchEnd, BrokenClassWatch> {
         let version = match version {
             Some(version) => version,
-            None => {
-                self.start_watch(namespace).await.map_err(|error| BrokenClassWatch { resource_version: None, error })?
-            }
+            None => self
+                .start_watch(namespace)
+                .await
+                .map_err(|error| BrokenClassWatch { resource_version: None, error })?,
         };
         self.consume_watch(namespace, version).await
     }
@@ -103,7 +104,10 @@ impl KubeClassCacheState {
         let action = format!("list SecretProviderClasses of {namespace}");
         // The list is read for its version; one class is the least that can be asked for.
         let one = ListParams::default().limit(1);
-        let list = self.api.call(ApiRetryPolicy::SINGLE_ATTEMPT, action, || classes.list_metadata(&one)).await?;
+        let list = self
+            .api
+            .call(ApiRetryPolicy::SINGLE_ATTEMPT, action, || classes.list_metadata(&one))
+            .await?;
         let version = list.metadata.resource_version.unwrap_or_default();
         let mut asked = Vec::new();
         self.update_store(namespace, |store| {
@@ -116,9 +120,16 @@ impl KubeClassCacheState {
         Ok(version)
     }
 
-    async fn consume_watch(&self, namespace: &str, mut version: String) -> Result<ClassWatchEnd, BrokenClassWatch> {
+    async fn consume_watch(
+        &self,
+        namespace: &str,
+        mut version: String,
+    ) -> Result<ClassWatchEnd, BrokenClassWatch> {
         let action = || format!("watch SecretProviderClasses of {namespace}");
-        let stopped = |version: &str, error| BrokenClassWatch { resource_version: Some(version.to_owned()), error };
+        let stopped = |version: &str, error| BrokenClassWatch {
+            resource_version: Some(version.to_owned()),
+            error,
+        };
         let connection = self.api.connection_to_watch(namespace);
         let client = connection.client().clone();
         let classes = Api::<BoundedClass>::namespaced(client, namespace);

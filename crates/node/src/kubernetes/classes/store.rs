@@ -61,15 +61,21 @@ impl ClassStore {
         asked.last_requested = now;
         let within = |since: Duration, pause| now.saturating_sub(since) < pause;
         match (&asked.class, &asked.read_finished) {
-            (Some(class), _) if following && asked.read_since_watch => ClassLookup::Current(Arc::clone(class)),
+            (Some(class), _) if following && asked.read_since_watch => {
+                ClassLookup::Current(Arc::clone(class))
+            }
             (None, _)
                 if asked.is_too_large()
                     && (following && asked.read_since_watch
-                        || asked.read_started.is_some_and(|begun| within(begun, MIN_READ_INTERVAL))) =>
+                        || asked
+                            .read_started
+                            .is_some_and(|begun| within(begun, MIN_READ_INTERVAL))) =>
             {
                 ClassLookup::Absent
             }
-            (Some(class), _) if asked.read_started.is_some_and(|begun| within(begun, MIN_READ_INTERVAL)) => {
+            (Some(class), _)
+                if asked.read_started.is_some_and(|begun| within(begun, MIN_READ_INTERVAL)) =>
+            {
                 ClassLookup::LastKnown(Arc::clone(class))
             }
             (None, Some((ended, Some(problem)))) if within(*ended, FAILURE_TTL) => {
@@ -208,11 +214,15 @@ pub(super) fn class_bytes(class: &SecretProviderClass) -> u64 {
     let bytes = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
     let text = |text: &Option<String>| bytes(text.as_ref().map_or(0, String::len));
     let pairs = |pairs: &BTreeMap<String, String>| {
-        let pair = |(key, value): (&String, &String)| bytes(key.len() + value.len()) + ENTRY_OVERHEAD_BYTES;
+        let pair = |(key, value): (&String, &String)| {
+            bytes(key.len() + value.len()) + ENTRY_OVERHEAD_BYTES
+        };
         pairs.iter().map(pair).sum::<u64>()
     };
     let secret = |secret: &SecretObject| {
-        let file = |file: &SecretObjectData| text(&file.object_name) + text(&file.key) + ENTRY_OVERHEAD_BYTES;
+        let file = |file: &SecretObjectData| {
+            text(&file.object_name) + text(&file.key) + ENTRY_OVERHEAD_BYTES
+        };
         text(&secret.secret_name)
             + text(&secret.secret_type)
             + pairs(&secret.labels)
@@ -398,7 +408,11 @@ mod tests {
             assert_eq!(store.observe(large), Some("c".to_owned()));
             assert_eq!(store.class("c"), None);
             assert!(store.oversized_bytes("c").unwrap() > 384 << 10);
-            assert_eq!(store.lookup("c", 2 * HOUR), ClassLookup::Absent, "it is not read again and again");
+            assert_eq!(
+                store.lookup("c", 2 * HOUR),
+                ClassLookup::Absent,
+                "it is not read again and again"
+            );
         }
         assert_eq!(store.observe(size(300 << 10)), Some("c".to_owned()));
         assert_eq!(lookup_result(&store.lookup("c", 2 * HOUR)), ("current", Some("two")));

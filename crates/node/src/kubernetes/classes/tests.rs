@@ -55,7 +55,11 @@ fn class_cache(server: &Arc<FakeClassApiServer>) -> KubeClassCache {
 #[tokio::test]
 async fn concurrent_class_reads_are_limited() {
     let (reading, most_reading) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let server = Arc::new(FakeClassApiServer { reads_in_flight: reading, max_reads_in_flight: most_reading, permits: Semaphore::new(0) });
+    let server = Arc::new(FakeClassApiServer {
+        reads_in_flight: reading,
+        max_reads_in_flight: most_reading,
+        permits: Semaphore::new(0),
+    });
     let classes = class_cache(&server);
     let names: Vec<String> = (0..CONCURRENT_READS * 4).map(|number| format!("c{number}")).collect();
     let read_all = join_all(names.iter().map(|name| classes.class("n", name)));

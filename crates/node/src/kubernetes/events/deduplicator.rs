@@ -56,7 +56,12 @@ pub(super) enum PodEventDecision {
 
 impl PodEventDeduplicator {
     /// What becomes of a notice that comes at `now`.
-    pub(super) fn decide(&mut self, notice: &PodEvent, now: Duration, stamp: Timestamp) -> PodEventDecision {
+    pub(super) fn decide(
+        &mut self,
+        notice: &PodEvent,
+        now: Duration,
+        stamp: Timestamp,
+    ) -> PodEventDecision {
         self.evict_expired(now);
         let uid = &notice.pod.uid;
         // What was mended and breaks again is news.
@@ -148,7 +153,8 @@ impl PodEventBudget {
         let whole = u32::try_from(passed).unwrap_or(u32::MAX);
         if whole > 0 {
             self.remaining = self.remaining.saturating_add(whole).min(BURST);
-            self.refilled_at = self.refilled_at.saturating_add(REFILL_INTERVAL.saturating_mul(whole));
+            self.refilled_at =
+                self.refilled_at.saturating_add(REFILL_INTERVAL.saturating_mul(whole));
         }
     }
 }
@@ -189,7 +195,11 @@ mod tests {
         Timestamp::UNIX_EPOCH + after
     }
 
-    fn decide(ledger: &mut PodEventDeduplicator, kind: PodEventKind, now: Duration) -> PodEventDecision {
+    fn decide(
+        ledger: &mut PodEventDeduplicator,
+        kind: PodEventKind,
+        now: Duration,
+    ) -> PodEventDecision {
         ledger.decide(&pod_event("u", kind), now, at(now))
     }
 
@@ -201,14 +211,18 @@ mod tests {
             assert_eq!(decide(&mut ledger, FAILED, minute * MINUTE), PodEventDecision::Defer);
         }
         let repeated = EventOccurrences { count: 6, first: at(MINUTE), last: at(6 * MINUTE) };
-        assert_eq!(decide(&mut ledger, FAILED, 6 * MINUTE), PodEventDecision::UpdateCount(repeated));
+        assert_eq!(
+            decide(&mut ledger, FAILED, 6 * MINUTE),
+            PodEventDecision::UpdateCount(repeated)
+        );
         assert_eq!(decide(&mut ledger, FAILED, 7 * MINUTE), PodEventDecision::Defer);
     }
 
     #[test]
     fn changed_message_is_deferred_and_not_lost() {
         let mut ledger = PodEventDeduplicator::default();
-        let says = |message: &str| PodEvent { message: message.to_owned(), ..pod_event("u", FAILED) };
+        let says =
+            |message: &str| PodEvent { message: message.to_owned(), ..pod_event("u", FAILED) };
         let mut decide = |message, now| ledger.decide(&says(message), now, at(now));
         assert!(matches!(decide("a", MINUTE), PodEventDecision::Create(_)));
         assert_eq!(decide("b", 2 * MINUTE), PodEventDecision::Defer);
@@ -222,13 +236,18 @@ mod tests {
 
     #[test]
     fn older_deferred_message_does_not_replace_a_newer_one() {
-        let says = |message: &str| PodEvent { message: message.to_owned(), ..pod_event("u", FAILED) };
+        let says =
+            |message: &str| PodEvent { message: message.to_owned(), ..pod_event("u", FAILED) };
         for (last, at_minute) in [("a", 3), ("c", 6)] {
             let mut ledger = PodEventDeduplicator::default();
             for (message, minute) in [("a", 1), ("b", 2), (last, at_minute)] {
                 ledger.decide(&says(message), minute * MINUTE, at(minute * MINUTE));
             }
-            assert_eq!((ledger.next_due(), ledger.take_due_event(20 * MINUTE)), (None, None), "{last}");
+            assert_eq!(
+                (ledger.next_due(), ledger.take_due_event(20 * MINUTE)),
+                (None, None),
+                "{last}"
+            );
         }
     }
 
@@ -256,7 +275,10 @@ mod tests {
         let mut ledger = PodEventDeduplicator::default();
         decide(&mut ledger, FAILED, MINUTE);
         let later = decide(&mut ledger, FAILED, 62 * MINUTE);
-        assert!(matches!(later, PodEventDecision::Create(EventOccurrences { count: 1, .. })), "{later:?}");
+        assert!(
+            matches!(later, PodEventDecision::Create(EventOccurrences { count: 1, .. })),
+            "{later:?}"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use lanyard_api::pod_status::{SecretProviderClassPodStatusStatus, SecretProviderClassObject};
+use lanyard_api::pod_status::{SecretProviderClassObject, SecretProviderClassPodStatusStatus};
 use lanyard_api::{SecretProviderClassPodStatus, VolumeStatusReport};
 use lanyard_keyvault::VolumePod;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,8 @@ pub(super) fn desired_pod_status(
     name: &str,
     node_label: &str,
 ) -> SecretProviderClassPodStatus {
-    let labels = [(SecretProviderClassPodStatus::NODE_NAME_LABEL.to_owned(), node_label.to_owned())];
+    let labels =
+        [(SecretProviderClassPodStatus::NODE_NAME_LABEL.to_owned(), node_label.to_owned())];
     let mut objects: Vec<_> = report.objects.iter().collect();
     objects.sort_unstable();
     let objects = objects.into_iter().map(|object| SecretProviderClassObject {
@@ -55,7 +56,10 @@ fn facts_annotation(facts: &VolumeStatusReport) -> Option<BTreeMap<String, Strin
     }
     // A struct of texts and times always has a JSON form.
     let text = serde_json::to_string(facts).ok()?;
-    Some(BTreeMap::from([(SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION.to_owned(), text)]))
+    Some(BTreeMap::from([(
+        SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION.to_owned(),
+        text,
+    )]))
 }
 
 fn pod_owner(pod: &VolumePod) -> OwnerReference {
@@ -84,7 +88,11 @@ pub(super) fn is_up_to_date(
         it.metadata.labels.as_ref()?.get(SecretProviderClassPodStatus::NODE_NAME_LABEL).cloned()
     };
     let facts = |it: &SecretProviderClassPodStatus| {
-        it.metadata.annotations.as_ref()?.get(SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION).cloned()
+        it.metadata
+            .annotations
+            .as_ref()?
+            .get(SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION)
+            .cloned()
     };
     let known = |it: &SecretProviderClassPodStatusStatus| {
         let object = |it: &SecretProviderClassObject| (it.id.clone(), it.version.clone());
@@ -139,7 +147,11 @@ pub(super) fn select_name_kind(
     let same_uid = owners.into_iter().any(|owner| owner.uid == report.pod.uid);
     let target = report.target.to_string_lossy();
     let same_target = is_ours(status.target_path.as_deref(), &target);
-    if same_pod && (same_target || !same_uid) { PodStatusNameKind::Plain } else { PodStatusNameKind::WithDigest }
+    if same_pod && (same_target || !same_uid) {
+        PodStatusNameKind::Plain
+    } else {
+        PodStatusNameKind::WithDigest
+    }
 }
 
 /// The patch that removes what applying leaves behind: owners that others gave.
@@ -279,7 +291,10 @@ mod tests {
         let first = desired(&report("u", "/one"));
         assert_eq!(select_name_kind(None, &report("u", "/one")), PodStatusNameKind::Plain);
         assert_eq!(select_name_kind(Some(&first), &report("u", "/one")), PodStatusNameKind::Plain);
-        assert_eq!(select_name_kind(Some(&first), &report("u", "/two")), PodStatusNameKind::WithDigest);
+        assert_eq!(
+            select_name_kind(Some(&first), &report("u", "/two")),
+            PodStatusNameKind::WithDigest
+        );
     }
 
     #[test]
@@ -301,7 +316,10 @@ mod tests {
     fn status_of_another_pod_with_the_same_name_is_not_overwritten() {
         let mut other = desired(&report("other", "/one"));
         other.status.pod_name = Some("p-n".to_owned());
-        assert_eq!(select_name_kind(Some(&other), &report("u", "/two")), PodStatusNameKind::WithDigest);
+        assert_eq!(
+            select_name_kind(Some(&other), &report("u", "/two")),
+            PodStatusNameKind::WithDigest
+        );
     }
 
     proptest! {

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::{ManualClock, SharedClock};
-use lanyard_keyvault::{VolumePod, PodCredentials};
+use lanyard_keyvault::{PodCredentials, VolumePod};
 use lanyard_vocabulary::OutcomeCode;
 
 use super::*;
 use crate::audit::{AuditSink, AuditTrail, verify_chain};
-use crate::provider::{ProviderRequest, ProviderResponse, ProviderObjectVersion, Provider, ProviderError, Urgency};
+use crate::provider::{
+    Provider, ProviderError, ProviderObjectVersion, ProviderRequest, ProviderResponse, Urgency,
+};
 
 /// Gives every object in version `v1`, and counts how often it is asked.
 #[derive(Debug, Default)]
@@ -22,7 +24,10 @@ struct FakePolicyVaults {
 
 #[async_trait]
 impl Provider for FakePolicyVaults {
-    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         if self.fail {
             return Err(ProviderError::new(OutcomeCode::VaultForbidden, "403 from the vault"));
@@ -33,7 +38,12 @@ impl Provider for FakePolicyVaults {
             version: "v1".to_owned(),
         });
         let versions = versions.collect();
-        Ok(ProviderResponse { files: Vec::new(), versions, timestamps: BTreeMap::new(), stale: None })
+        Ok(ProviderResponse {
+            files: Vec::new(),
+            versions,
+            timestamps: BTreeMap::new(),
+            stale: None,
+        })
     }
 }
 
@@ -58,7 +68,11 @@ impl PolicyFixture {
         Self { vaults, provider, audit, directory }
     }
 
-    async fn fetch(&self, namespace: &str, identity: &[(&str, &str)]) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        namespace: &str,
+        identity: &[(&str, &str)],
+    ) -> Result<ProviderResponse, ProviderError> {
         let mut parameters = BTreeMap::from([
             ("keyvaultName".to_owned(), "hcp-1".to_owned()),
             ("tenantId".to_owned(), "tenant".to_owned()),
@@ -127,7 +141,10 @@ async fn enforce_denies_before_the_provider_is_called_and_names_the_objects() {
         assert!(refusal.message.contains(part), "{part}: {}", refusal.message);
     }
     assert_eq!(node.request_count(), 0);
-    assert_eq!(node.audit_lines(), ["denied secret/disk - unmatched", "denied key/top - unmatched"]);
+    assert_eq!(
+        node.audit_lines(),
+        ["denied secret/disk - unmatched", "denied key/top - unmatched"]
+    );
 }
 
 #[tokio::test]
@@ -163,9 +180,15 @@ async fn pod_identities_are_not_checked_by_the_policy() {
 
 #[tokio::test]
 async fn vault_errors_are_recorded_with_their_outcome() {
-    let node = PolicyFixture::new(PolicyMode::Audit, FakePolicyVaults { fail: true, ..FakePolicyVaults::default() });
+    let node = PolicyFixture::new(
+        PolicyMode::Audit,
+        FakePolicyVaults { fail: true, ..FakePolicyVaults::default() },
+    );
     node.fetch("default", MANAGED).await.unwrap_err();
-    assert_eq!(node.audit_lines(), ["refused secret/disk - unmatched", "refused key/top - unmatched"]);
+    assert_eq!(
+        node.audit_lines(),
+        ["refused secret/disk - unmatched", "refused key/top - unmatched"]
+    );
     let text = std::fs::read_to_string(node.directory.path().join("audit.jsonl")).unwrap();
     assert!(text.contains("\"outcome\":\"VaultForbidden\""), "{text}");
 }

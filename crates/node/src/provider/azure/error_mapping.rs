@@ -2,7 +2,8 @@
 
 use lanyard_credential::TokenError;
 use lanyard_keyvault::{
-    FetchError, ReaderIdentityError, NodeVaultError, ReadError, ReaderCredentialError, VaultReadError,
+    FetchError, NodeVaultError, ReadError, ReaderCredentialError, ReaderIdentityError,
+    VaultReadError,
 };
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 
@@ -56,11 +57,13 @@ fn vault_outcome_code(error: &VaultReadError) -> OutcomeCode {
     match error {
         VaultReadError::NotFound(_) => OutcomeCode::ObjectNotFound,
         VaultReadError::Disabled(_) => OutcomeCode::ObjectDisabled,
-        VaultReadError::Forbidden(_) | VaultReadError::Unauthorized(_) => OutcomeCode::VaultForbidden,
-        // That it is the node itself, the text says.
-        VaultReadError::Throttled { .. } | VaultReadError::ThrottledCoolDown { .. } | VaultReadError::RequestQueueFull { .. } => {
-            OutcomeCode::VaultThrottled
+        VaultReadError::Forbidden(_) | VaultReadError::Unauthorized(_) => {
+            OutcomeCode::VaultForbidden
         }
+        // That it is the node itself, the text says.
+        VaultReadError::Throttled { .. }
+        | VaultReadError::ThrottledCoolDown { .. }
+        | VaultReadError::RequestQueueFull { .. } => OutcomeCode::VaultThrottled,
         VaultReadError::UntrustedVault { .. } => OutcomeCode::VaultUntrusted,
         VaultReadError::Token { source } => {
             TokenError::of(source).map_or(OutcomeCode::TokenUnavailable, token_outcome_code)

@@ -1,15 +1,18 @@
 use lanyard_api::SecretProviderClass;
 use lanyard_azure::RequestRate;
 use lanyard_clock::Clock as _;
-use lanyard_keyvault::testing::{FakeAzure, FakeAzureService, FakeAzureFailure, workload_credentials};
-use lanyard_keyvault::{NodeVaultSettings, VolumePod, PodCredentials, RetryClass, StaleCache};
+use lanyard_keyvault::testing::{
+    FakeAzure, FakeAzureFailure, FakeAzureService, workload_credentials,
+};
+use lanyard_keyvault::{NodeVaultSettings, PodCredentials, RetryClass, StaleCache, VolumePod};
 use lanyard_vocabulary::RecoveryMode;
 
 use super::*;
 
 const CLIENT: &str = "22222222-2222-2222-2222-222222222222";
 const AUDIENCE: &str = "api://AzureADTokenExchange";
-const MANAGED: ParameterPairs<'_> = &[("useVMManagedIdentity", "true"), ("userAssignedIdentityID", CLIENT)];
+const MANAGED: ParameterPairs<'_> =
+    &[("useVMManagedIdentity", "true"), ("userAssignedIdentityID", CLIENT)];
 const WORKLOAD: ParameterPairs<'_> = &[("clientID", CLIENT)];
 
 type ParameterPairs<'a> = &'a [(&'a str, &'a str)];
@@ -63,7 +66,11 @@ impl AzureProviderFixture {
         self.fetch_with_proofs(urgency, &self.proofs()).await
     }
 
-    async fn fetch_with_proofs(&self, urgency: Urgency, proofs: &PodCredentials) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch_with_proofs(
+        &self,
+        urgency: Urgency,
+        proofs: &PodCredentials,
+    ) -> Result<ProviderResponse, ProviderError> {
         let request = ProviderRequest {
             class: &self.class,
             pod: &self.pod,
@@ -146,13 +153,31 @@ async fn every_failure_has_outcome_code_message_and_hint() {
         (managed(404), OutcomeCode::ObjectNotFound),
         (managed(429), OutcomeCode::VaultThrottled),
         (managed(500), OutcomeCode::VaultUnavailable),
-        (troubled(FakeAzureService::Vaults, FakeAzureFailure::Unreachable), OutcomeCode::VaultUnavailable),
-        (troubled(FakeAzureService::Tokens, FakeAzureFailure::Status(400)), OutcomeCode::IdentityNotAssigned),
-        (troubled(FakeAzureService::Tokens, FakeAzureFailure::Status(500)), OutcomeCode::TokenUnavailable),
-        (troubled(FakeAzureService::Tokens, FakeAzureFailure::Unreachable), OutcomeCode::TokenUnavailable),
+        (
+            troubled(FakeAzureService::Vaults, FakeAzureFailure::Unreachable),
+            OutcomeCode::VaultUnavailable,
+        ),
+        (
+            troubled(FakeAzureService::Tokens, FakeAzureFailure::Status(400)),
+            OutcomeCode::IdentityNotAssigned,
+        ),
+        (
+            troubled(FakeAzureService::Tokens, FakeAzureFailure::Status(500)),
+            OutcomeCode::TokenUnavailable,
+        ),
+        (
+            troubled(FakeAzureService::Tokens, FakeAzureFailure::Unreachable),
+            OutcomeCode::TokenUnavailable,
+        ),
         (AzureProviderFixture::new(&[]), OutcomeCode::CredentialsNotFound),
-        (AzureProviderFixture::new(&[("usePodIdentity", "true")]), OutcomeCode::SecretProviderClassInvalid),
-        (AzureProviderFixture::new(&[("cloudName", "AzureStackCloud")]), OutcomeCode::SecretProviderClassInvalid),
+        (
+            AzureProviderFixture::new(&[("usePodIdentity", "true")]),
+            OutcomeCode::SecretProviderClassInvalid,
+        ),
+        (
+            AzureProviderFixture::new(&[("cloudName", "AzureStackCloud")]),
+            OutcomeCode::SecretProviderClassInvalid,
+        ),
     ];
     for (world, code) in cases {
         let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
@@ -162,7 +187,8 @@ async fn every_failure_has_outcome_code_message_and_hint() {
         assert_eq!(heals, code.recovery_mode() == RecoveryMode::ByItself, "{code}");
     }
     let world = AzureProviderFixture::new(WORKLOAD);
-    let refusal = world.fetch_with_proofs(Urgency::Mount, &PodCredentials::default()).await.unwrap_err();
+    let refusal =
+        world.fetch_with_proofs(Urgency::Mount, &PodCredentials::default()).await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::TokenNotFound);
     assert_eq!(refusal.message, "service account tokens not found");
     assert!(refusal.hint.contains(AUDIENCE), "{}", refusal.hint);
@@ -177,7 +203,8 @@ async fn every_failure_has_outcome_code_message_and_hint() {
 
 #[tokio::test]
 async fn all_parameter_problems_are_reported_together() {
-    let mut world = AzureProviderFixture::new(&[("useVMManagedIdentity", "perhaps"), ("cloudName", "Moon")]);
+    let mut world =
+        AzureProviderFixture::new(&[("useVMManagedIdentity", "perhaps"), ("cloudName", "Moon")]);
     world.class.spec.parameters.as_mut().unwrap().remove("keyvaultName");
     let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::SecretProviderClassInvalid);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_api::SecretProviderClass;
 use lanyard_grpc::provider::MountRequest;
-use lanyard_keyvault::{VolumePod, PodCredentials, ReadMemory};
+use lanyard_keyvault::{PodCredentials, ReadMemory, VolumePod};
 
 use crate::provider::tokens::{InvalidJsonError, parse_json, parse_secrets, parse_tokens};
-use crate::provider::{ProviderRequest, ProviderObjectVersion, Urgency};
+use crate::provider::{ProviderObjectVersion, ProviderRequest, Urgency};
 use crate::volume_attribute::{
     CLASS, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, TOKENS, is_user_attribute,
 };
@@ -59,14 +59,17 @@ impl ParsedMountRequest {
         let mut attributes: BTreeMap<String, String> =
             parse_json(&request.attributes).map_err(InvalidMountRequest::Attributes)?;
         let secrets = parse_secrets(&request.secrets).map_err(InvalidMountRequest::Secrets)?;
-        let permission: u32 =
-            parse_json(&request.permission).map_err(|InvalidJsonError { .. }| InvalidMountRequest::Permission)?;
+        let permission: u32 = parse_json(&request.permission)
+            .map_err(|InvalidJsonError { .. }| InvalidMountRequest::Permission)?;
         if permission > 0o777 {
             return Err(InvalidMountRequest::Permission);
         }
         let text = |key| attributes.get(key).map(|text: &String| text.trim().to_owned());
-        let required =
-            |key| text(key).filter(|text| !text.is_empty()).ok_or(InvalidMountRequest::MissingAttribute(key));
+        let required = |key| {
+            text(key)
+                .filter(|text| !text.is_empty())
+                .ok_or(InvalidMountRequest::MissingAttribute(key))
+        };
         let name = required(POD_NAME)?;
         let namespace = required(POD_NAMESPACE)?;
         let uid = text(POD_UID).unwrap_or_default();

@@ -8,7 +8,7 @@ use lanyard_grpc::provider::ObjectVersion as WireVersion;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::provider::{ProviderRequest, ProviderFile, ProviderObjectVersion};
+use crate::provider::{ProviderFile, ProviderObjectVersion, ProviderRequest};
 
 /// Remembers what it was asked for, and gives one file.
 #[derive(Debug, Default)]
@@ -19,7 +19,10 @@ struct FakeFileProvider {
 
 #[async_trait]
 impl Provider for FakeFileProvider {
-    async fn fetch(&self, request: &ProviderRequest<'_>) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch(
+        &self,
+        request: &ProviderRequest<'_>,
+    ) -> Result<ProviderResponse, ProviderError> {
         self.requests.lock().push(format!(
             "{} {} {:?} {:?} {:?}",
             request.pod,
@@ -39,7 +42,10 @@ impl Provider for FakeFileProvider {
         };
         Ok(ProviderResponse {
             files: vec![file("a", None), file("b", Some(0o600))],
-            versions: vec![ProviderObjectVersion { id: "secret/a".to_owned(), version: "1".to_owned() }],
+            versions: vec![ProviderObjectVersion {
+                id: "secret/a".to_owned(),
+                version: "1".to_owned(),
+            }],
             timestamps: std::collections::BTreeMap::new(),
             stale: None,
         })
@@ -122,7 +128,10 @@ async fn repeated_request_without_versions_counts_as_rotation() {
         message
     };
     failing.mount(Request::new(ask("u", "kv", "/target"))).await.unwrap_err();
-    assert!(failing.served_volumes.lock().last_served.is_empty(), "a pod that waits goes on waiting");
+    assert!(
+        failing.served_volumes.lock().last_served.is_empty(),
+        "a pod that waits goes on waiting"
+    );
 
     let provider = Arc::new(FakeFileProvider::default());
     let (served, clock) = provider_server(Arc::<FakeFileProvider>::clone(&provider));
@@ -157,7 +166,9 @@ fn served_volumes_are_bounded() {
         filled.insert(volume(number), Duration::ZERO);
     }
     assert_eq!(filled.last_served.len(), MAX_SERVED_VOLUMES);
-    assert!(!filled.last_served.contains_key(&volume(0)) && filled.last_served.contains_key(&volume(1)));
+    assert!(
+        !filled.last_served.contains_key(&volume(0)) && filled.last_served.contains_key(&volume(1))
+    );
 }
 
 #[test]
@@ -208,7 +219,8 @@ async fn provider_error_becomes_status_with_code_cause_and_hint() {
         let refusal = ProviderError { retry, ..ProviderError::new(code, "what came back") };
         let provider = FakeFileProvider { error: Some(refusal), ..FakeFileProvider::default() };
         let served = provider_server(Arc::new(provider)).0;
-        let status = served.mount(Request::new(mount_message(&format!("{{{POD}}}")))).await.unwrap_err();
+        let status =
+            served.mount(Request::new(mount_message(&format!("{{{POD}}}")))).await.unwrap_err();
         assert_eq!(status.code(), expected);
         let heals = !status.message().contains("does not heal by itself");
         assert_eq!(heals, code.recovery_mode() == RecoveryMode::ByItself, "{}", status.message());

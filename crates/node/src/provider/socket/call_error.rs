@@ -47,7 +47,10 @@ impl ProviderCallError {
 }
 
 pub(super) fn invalid_name_error(error: &ParseProviderNameError) -> ProviderError {
-    ProviderError::new(OutcomeCode::InvalidProvider, format!("`spec.provider` of the class: {error}"))
+    ProviderError::new(
+        OutcomeCode::InvalidProvider,
+        format!("`spec.provider` of the class: {error}"),
+    )
 }
 
 pub(super) fn call_error(
@@ -70,7 +73,9 @@ pub(super) fn call_error(
             OutcomeCode::ProviderUnavailable,
             format!("provider `{name}` gave no answer within {} s", after.as_secs()),
         ),
-        ProviderCallError::Status { status, attempts } => status_error(name, status, *attempts, proofs),
+        ProviderCallError::Status { status, attempts } => {
+            status_error(name, status, *attempts, proofs)
+        }
     }
 }
 
@@ -92,7 +97,12 @@ fn connect_error(name: &ProviderName, error: &SocketConnectError) -> ProviderErr
     }
 }
 
-fn status_error(name: &ProviderName, status: &Status, attempts: u32, proofs: &PodCredentials) -> ProviderError {
+fn status_error(
+    name: &ProviderName,
+    status: &Status,
+    attempts: u32,
+    proofs: &PodCredentials,
+) -> ProviderError {
     let said = redact(status.message(), proofs);
     let code = status.code();
     if is_too_large(status) {
@@ -137,7 +147,10 @@ fn is_too_large(status: &Status) -> bool {
             || status.message().contains("larger than max"))
 }
 
-pub(super) fn invalid_response_error(name: &ProviderName, problems: &[ProviderResponseProblem]) -> ProviderError {
+pub(super) fn invalid_response_error(
+    name: &ProviderName,
+    problems: &[ProviderResponseProblem],
+) -> ProviderError {
     if let [ProviderResponseProblem::ReportedError { .. }] = problems {
         let message = format!("provider `{name}` failed: {}", problems[0]);
         return ProviderError::new(OutcomeCode::ProviderError, message);

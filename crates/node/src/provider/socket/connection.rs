@@ -11,8 +11,8 @@ use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
 use super::SocketProviders;
-use super::trusted_socket::{self, SocketConnectError};
 use super::call_error::ProviderCallError;
+use super::trusted_socket::{self, SocketConnectError};
 use crate::provider::name::ProviderName;
 
 /// How long a call waits for somebody to listen on a socket that is there.
@@ -23,7 +23,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 impl SocketProviders {
     /// The connection to a provider: the one that is there, or a new one.
     pub(super) async fn channel(&self, name: &ProviderName) -> Result<Channel, ProviderCallError> {
-        let path = trusted_socket::find_socket(name, &self.settings.directories).ok_or(ProviderCallError::NotFound)?;
+        let path = trusted_socket::find_socket(name, &self.settings.directories)
+            .ok_or(ProviderCallError::NotFound)?;
         if let Some((known, channel)) = self.channels.lock().get(name)
             && *known == path
         {

@@ -8,7 +8,7 @@ use lanyard_keyvault::SharedSecretBytes;
 use crate::file_path::FilePath;
 use crate::provider::attributes::provider_attributes;
 use crate::provider::tokens::{secrets_to_json, tokens_to_json};
-use crate::provider::{ProviderRequest, ProviderFile, ProviderResponse, ProviderObjectVersion};
+use crate::provider::{ProviderFile, ProviderObjectVersion, ProviderRequest, ProviderResponse};
 use crate::volume_attribute::TOKENS;
 
 /// The mode that files get whose provider does not say one: 0644, in decimal.
@@ -98,7 +98,9 @@ pub(super) fn content_size(answer: &MountResponse) -> usize {
 /// An answer with versions and without files is refused. Upstream takes it as that of a provider
 /// which wrote the files itself, as providers did before driver v0.0.21; here it would mean an
 /// empty volume.
-pub(crate) fn parse_response(mut answer: MountResponse) -> Result<ProviderResponse, Vec<ProviderResponseProblem>> {
+pub(crate) fn parse_response(
+    mut answer: MountResponse,
+) -> Result<ProviderResponse, Vec<ProviderResponseProblem>> {
     if let Some(error) = answer.error.take().filter(|error| !error.code.is_empty()) {
         let code = error.code.chars().filter(|c| !c.is_control()).take(63).collect();
         return Err(vec![ProviderResponseProblem::ReportedError { code }]);
@@ -113,7 +115,10 @@ pub(crate) fn parse_response(mut answer: MountResponse) -> Result<ProviderRespon
 }
 
 /// The versions, sorted by id. Of an id that comes twice the last one holds, as upstream.
-fn parse_versions(answer: &MountResponse, problems: &mut Vec<ProviderResponseProblem>) -> Vec<ProviderObjectVersion> {
+fn parse_versions(
+    answer: &MountResponse,
+    problems: &mut Vec<ProviderResponseProblem>,
+) -> Vec<ProviderObjectVersion> {
     if answer.object_version.is_empty() {
         problems.push(ProviderResponseProblem::NoObjectVersion);
     }
@@ -128,7 +133,10 @@ fn parse_versions(answer: &MountResponse, problems: &mut Vec<ProviderResponsePro
     versions.into_iter().map(|(id, version)| ProviderObjectVersion { id, version }).collect()
 }
 
-fn parse_files(answer: &mut MountResponse, problems: &mut Vec<ProviderResponseProblem>) -> Vec<ProviderFile> {
+fn parse_files(
+    answer: &mut MountResponse,
+    problems: &mut Vec<ProviderResponseProblem>,
+) -> Vec<ProviderFile> {
     if answer.files.is_empty() {
         problems.push(ProviderResponseProblem::NoFiles);
     }

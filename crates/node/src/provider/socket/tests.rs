@@ -12,7 +12,7 @@ use lanyard_grpc::provider::csi_driver_provider_server::{
     CsiDriverProvider, CsiDriverProviderServer,
 };
 use lanyard_grpc::provider::{Error, File, ObjectVersion as WireVersion, VersionResponse};
-use lanyard_keyvault::{VolumePod, PodCredentials, ReadMemory, RetryClass, UnlimitedMemory};
+use lanyard_keyvault::{PodCredentials, ReadMemory, RetryClass, UnlimitedMemory, VolumePod};
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 use proptest::prelude::*;
 use tokio::task::JoinHandle;
@@ -76,7 +76,10 @@ impl SocketProvidersFixture {
             std::fs::create_dir(place).unwrap();
             std::fs::set_permissions(place, PermissionsExt::from_mode(0o755)).unwrap();
         }
-        let settings = SocketProviderSettings { directories: places.into(), ..SocketProviderSettings::default() };
+        let settings = SocketProviderSettings {
+            directories: places.into(),
+            ..SocketProviderSettings::default()
+        };
         let providers = Arc::new(SocketProviders::new(settings, Arc::new(clock.clone())));
         Self { directory, clock, providers, calls: Arc::default(), servers: Vec::new() }
     }
@@ -134,7 +137,10 @@ impl SocketProvidersFixture {
     }
 
     /// Fills while the clock goes on whenever somebody sleeps on it beyond the deadline of the call.
-    async fn fetch_advancing_clock(&self, provider: &str) -> Result<ProviderResponse, ProviderError> {
+    async fn fetch_advancing_clock(
+        &self,
+        provider: &str,
+    ) -> Result<ProviderResponse, ProviderError> {
         let fill = self.fetch(provider);
         tokio::pin!(fill);
         loop {
@@ -338,7 +344,8 @@ async fn response_above_the_limit_names_the_limit() {
 #[tokio::test]
 async fn memory_is_reserved_by_response_size_not_by_the_limit() {
     let mut node = SocketProvidersFixture::new();
-    let settings = SocketProviderSettings { max_response_bytes: 64 << 20, ..node.providers.settings.clone() };
+    let settings =
+        SocketProviderSettings { max_response_bytes: 64 << 20, ..node.providers.settings.clone() };
     node.providers = Arc::new(SocketProviders::new(settings, Arc::new(node.clock.clone())));
     let memory = MemoryAccount::new(16 << 20);
     for (provider, size) in [("mock", 1 << 20), ("large", 7 << 20)] {
@@ -408,7 +415,8 @@ fn all_response_problems_are_reported_together() {
         ],
     };
     let problems = parse_response(answer).unwrap_err();
-    let count = |test: fn(&ProviderResponseProblem) -> bool| problems.iter().filter(|it| test(it)).count();
+    let count =
+        |test: fn(&ProviderResponseProblem) -> bool| problems.iter().filter(|it| test(it)).count();
     assert_eq!(count(|it| matches!(it, ProviderResponseProblem::InvalidVersion { .. })), 2);
     assert_eq!(count(|it| matches!(it, ProviderResponseProblem::InvalidPath { .. })), 3);
     assert_eq!(count(|it| matches!(it, ProviderResponseProblem::PathCollision { .. })), 2);
@@ -419,9 +427,15 @@ fn all_response_problems_are_reported_together() {
 fn responses_without_files_or_versions_are_rejected() {
     let cases = [
         (MountResponse { files: Vec::new(), ..valid_response() }, ProviderResponseProblem::NoFiles),
-        (MountResponse { object_version: Vec::new(), ..valid_response() }, ProviderResponseProblem::NoObjectVersion),
         (
-            MountResponse { error: Some(Error { code: "Broken\n".to_owned() }), ..valid_response() },
+            MountResponse { object_version: Vec::new(), ..valid_response() },
+            ProviderResponseProblem::NoObjectVersion,
+        ),
+        (
+            MountResponse {
+                error: Some(Error { code: "Broken\n".to_owned() }),
+                ..valid_response()
+            },
             ProviderResponseProblem::ReportedError { code: "Broken".to_owned() },
         ),
     ];

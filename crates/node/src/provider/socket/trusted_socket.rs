@@ -123,9 +123,14 @@ pub(super) fn check_trust(path: &Path, own: u32) -> Result<(), SocketConnectErro
 
 /// In a directory with the sticky bit (`/tmp`) others can add names and not exchange ours, which is
 /// good enough above the directory of the socket.
-fn check_directory_trust(directory: &Path, may_be_sticky: bool, own: u32) -> Result<(), SocketConnectError> {
+fn check_directory_trust(
+    directory: &Path,
+    may_be_sticky: bool,
+    own: u32,
+) -> Result<(), SocketConnectError> {
     let metadata = read_metadata(directory)?;
-    let distrust = |reason| Err(SocketConnectError::Untrusted { path: directory.to_owned(), reason });
+    let distrust =
+        |reason| Err(SocketConnectError::Untrusted { path: directory.to_owned(), reason });
     if !is_trusted_user(metadata.uid(), own) {
         return distrust(UntrustedSocketReason::Owner { owner: metadata.uid() });
     }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::memory_limit::{TmpfsUsage, max_generation_size};
 use crate::memory::MemoryAccount;
+use crate::memory_limit::{TmpfsUsage, max_generation_size};
 use crate::publisher::fixture::DRIVER_NAME;
 use crate::rotation::RotatableVolumes;
 
@@ -14,7 +14,10 @@ fn publisher_with_one_mebibyte(node: &PublisherFixture) -> Publisher {
 
 fn publisher_with_memory_limit(node: &PublisherFixture, limit: usize) -> Publisher {
     let memory = MemoryAccount::new(u64::try_from(limit).unwrap());
-    node.start_with(PublisherSettings { memory, ..PublisherSettings::new(node.dir.path(), DRIVER_NAME) })
+    node.start_with(PublisherSettings {
+        memory,
+        ..PublisherSettings::new(node.dir.path(), DRIVER_NAME)
+    })
 }
 
 fn set_blob(node: &PublisherFixture, letter: &str, kib: usize, version: &str) {
@@ -55,7 +58,11 @@ async fn a_mount_that_does_not_fit_leaves_nothing_and_fits_when_another_volume_i
 
     for _ in 0..3 {
         let failure = publisher.publish(publish_request(&other)).await.unwrap_err();
-        assert_eq!((failure.code, failure.grpc), (MEMORY_EXHAUSTED, Code::ResourceExhausted), "{failure}");
+        assert_eq!(
+            (failure.code, failure.grpc),
+            (MEMORY_EXHAUSTED, Code::ResourceExhausted),
+            "{failure}"
+        );
         let text = failure.status_message();
         for part in ["pod ns/pod", "ns/class", "and may hold 768 KiB", "spread the pods"] {
             assert!(text.contains(part), "{part} is not in {text}");
@@ -71,7 +78,10 @@ async fn a_mount_that_does_not_fit_leaves_nothing_and_fits_when_another_volume_i
     assert_eq!(publisher.memory().used, 0);
     publisher.publish(publish_request(&other)).await.unwrap();
     assert_eq!(read_blob(&other), ("a".to_owned(), 400));
-    assert_eq!(node.reporter.event_kinds().last(), Some(&PodEventKind::Recovered(MEMORY_EXHAUSTED)));
+    assert_eq!(
+        node.reporter.event_kinds().last(),
+        Some(&PodEventKind::Recovered(MEMORY_EXHAUSTED))
+    );
 }
 
 #[tokio::test]
@@ -80,7 +90,8 @@ async fn volume_larger_than_the_node_limit_is_reported_as_never_healing() {
     let node = PublisherFixture::new();
     let target = node.prepare_target("v");
     set_blob(&node, "a", 800, "v1");
-    let failure = publisher_with_one_mebibyte(&node).publish(publish_request(&target)).await.unwrap_err();
+    let failure =
+        publisher_with_one_mebibyte(&node).publish(publish_request(&target)).await.unwrap_err();
     let text = failure.status_message();
     assert_eq!(failure.code, MEMORY_EXHAUSTED);
     assert!(text.contains("will not heal by itself") && text.contains("smaller objects"), "{text}");
@@ -95,7 +106,8 @@ async fn concurrent_mounts_stop_at_the_memory_limit() {
     set_blob(&node, "a", 200, "v1");
     let targets: Vec<_> = (0..8).map(|number| node.prepare_target(&number.to_string())).collect();
     node.provider.close_gate().await;
-    let all = futures::future::join_all(targets.iter().map(|it| publisher.publish(publish_request(it))));
+    let all =
+        futures::future::join_all(targets.iter().map(|it| publisher.publish(publish_request(it))));
     let opened = async { node.provider.open_gate() };
     let (outcomes, ()) = futures::join!(all, opened);
     let mounted: Vec<_> = targets.iter().filter(|it| it.exists()).map(PathBuf::as_path).collect();
@@ -127,7 +139,10 @@ async fn rotation_over_the_memory_limit_keeps_the_mounted_content() {
     assert_eq!(node.reporter.event_kinds(), [PodEventKind::Failed(MEMORY_EXHAUSTED)]);
     let told = node.reporter.events.lock()[0].message.clone();
     assert!(told.contains("may hold 1.0 MiB") && told.contains("hint: "), "{told}");
-    assert_eq!(publisher.state(&target).unwrap().last_error.clone().unwrap().code, MEMORY_EXHAUSTED);
+    assert_eq!(
+        publisher.state(&target).unwrap().last_error.clone().unwrap().code,
+        MEMORY_EXHAUSTED
+    );
     let report = node.reporter.reports.lock().last().unwrap().clone();
     assert_eq!(report.facts.outcome.as_deref(), Some("VolumeMemoryExhausted"));
     assert_eq!(report.facts.last_good_hop.as_deref(), Some("decode"));
@@ -138,7 +153,10 @@ async fn rotation_over_the_memory_limit_keeps_the_mounted_content() {
     node.advance_to_next_poll();
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!(read_blob(&target), ("c".to_owned(), 450));
-    assert_eq!(node.reporter.event_kinds().last(), Some(&PodEventKind::Recovered(MEMORY_EXHAUSTED)));
+    assert_eq!(
+        node.reporter.event_kinds().last(),
+        Some(&PodEventKind::Recovered(MEMORY_EXHAUSTED))
+    );
     assert_eq!(publisher.memory().used, memory_used(&[&target]));
 }
 

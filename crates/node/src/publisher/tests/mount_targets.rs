@@ -224,7 +224,10 @@ async fn a_dead_mount_is_replaced_and_can_be_unpublished() {
             assert_eq!((node.mount_layers(&target), target.exists()), (0, false));
         } else {
             publisher.publish(publish_request(&target)).await.unwrap();
-            assert_eq!((node.mount_layers(&target), read_file(&target, "cert").as_str()), (1, "one"));
+            assert_eq!(
+                (node.mount_layers(&target), read_file(&target, "cert").as_str()),
+                (1, "one")
+            );
         }
     }
 }
@@ -394,7 +397,10 @@ async fn mount_that_appears_during_the_fetch_is_not_stacked_upon() {
         node.provider.open_gate();
         let failure = call.await.unwrap().unwrap_err();
         assert_eq!(failure.grpc, Code::Unavailable, "{failure}");
-        assert_eq!((node.mount_layers(&target), read_file(&target, "cert").as_str()), (1, "theirs"));
+        assert_eq!(
+            (node.mount_layers(&target), read_file(&target, "cert").as_str()),
+            (1, "theirs")
+        );
         publisher.publish(publish_request(&target)).await.unwrap();
         assert_eq!((node.mount_layers(&target), read_file(&target, "cert").as_str()), (1, "one"));
     }

@@ -15,7 +15,8 @@ async fn a_due_volume_gets_its_new_content_at_the_kubelets_republish() {
     node.advance_to_next_poll();
     node.provider.set_files(&[("cert", "two")], "v2");
     let created = node.clock.now().checked_sub(jiff::SignedDuration::from_secs(7)).unwrap();
-    node.provider.set_timestamps(ObjectTimestamps { created: Some(created), ..ObjectTimestamps::default() });
+    node.provider
+        .set_timestamps(ObjectTimestamps { created: Some(created), ..ObjectTimestamps::default() });
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!(read_file(&target, "cert"), "two");
     let look = node.reporter.polls.lock()[0].clone();
@@ -132,7 +133,8 @@ async fn an_older_credential_is_refused_and_the_mounted_one_stays() {
     assert_eq!(node.reporter.event_kinds(), [PodEventKind::Failed(OutcomeCode::CredentialOlder)]);
     let looks = node.reporter.polls.lock().clone();
     assert_eq!(looks.len(), 3);
-    let is_unchanged = |look: &PollResult| look.outcome == Ok(false) && look.rotation_lags.is_empty();
+    let is_unchanged =
+        |look: &PollResult| look.outcome == Ok(false) && look.rotation_lags.is_empty();
     assert!(looks.iter().all(is_unchanged), "readers see nothing newer: {looks:?}");
     let report = node.reporter.reports.lock().last().unwrap().clone();
     assert_eq!(report.facts.outcome.as_deref(), Some("CredentialOlder"));
@@ -256,7 +258,10 @@ async fn with_rotation_disabled_only_unknown_content_is_fetched() {
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!(node.provider.request_count(), 1);
     let other = BTreeMap::from([("more".to_owned(), "1".to_owned())]);
-    publisher.publish(PublishRequest { attributes: other, ..publish_request(&target) }).await.unwrap();
+    publisher
+        .publish(PublishRequest { attributes: other, ..publish_request(&target) })
+        .await
+        .unwrap();
     assert_eq!(node.provider.request_count(), 2);
 }
 
@@ -276,7 +281,10 @@ async fn content_that_cannot_be_written_counts_as_failed_rotation() {
     }
     let looks = node.reporter.polls.lock().clone();
     assert_eq!(looks.len(), 3);
-    assert!(looks.iter().all(|look| look.outcome.is_err() && look.rotation_lags.is_empty()), "{looks:?}");
+    assert!(
+        looks.iter().all(|look| look.outcome.is_err() && look.rotation_lags.is_empty()),
+        "{looks:?}"
+    );
     let state = publisher.state(&target).unwrap();
     assert_eq!(state.history.last_success(), checked, "what readers see is as old as it was");
     assert!(state.last_error.is_some());
@@ -359,5 +367,8 @@ async fn new_content_emits_its_event_after_a_failed_marker_write() {
     let refreshed = publisher.refresh(&target, Urgency::ForceRefresh).await.unwrap();
     assert_eq!(refreshed, RefreshOutcome::Changed);
     assert!(node.reporter.event_kinds().contains(&PodEventKind::MountRotationComplete));
-    assert_eq!(publisher.refresh(&target, Urgency::ForceRefresh).await.unwrap(), RefreshOutcome::Unchanged);
+    assert_eq!(
+        publisher.refresh(&target, Urgency::ForceRefresh).await.unwrap(),
+        RefreshOutcome::Unchanged
+    );
 }

@@ -109,7 +109,10 @@ fn an_expired_credential_makes_its_volume_due_at_the_floor() {
 fn a_new_value_of_the_annotation_makes_a_volume_due_within_seconds_and_once() {
     let wish = RefreshRequest::of("1").unwrap();
     let mut clock = history_polled_at(0);
-    assert_eq!(due_reason(&inputs_with_refresh(&clock, &wish), 105), Some((Urgency::ForceRefresh, PollReason::Refresh)));
+    assert_eq!(
+        due_reason(&inputs_with_refresh(&clock, &wish), 105),
+        Some((Urgency::ForceRefresh, PollReason::Refresh))
+    );
 
     let wishes = RotationPolicy { refresh: Some(wish.clone()), ..RotationPolicy::default() };
     clock.record_success(at(105), &wishes, []);
@@ -135,7 +138,8 @@ fn refreshes_are_spread_over_a_few_seconds() {
     for number in 0..1_000 {
         let id = format!("csi-{number}");
         let refresh = Some((&wish, at(1_000)));
-        let due = due_time(&PollInputs { volume_id: &id, refresh, ..poll_inputs(&clock, "1h") }, 1_000);
+        let due =
+            due_time(&PollInputs { volume_id: &id, refresh, ..poll_inputs(&clock, "1h") }, 1_000);
         seconds[usize::try_from(due.as_second() - 1_000).unwrap()] += 1;
     }
     assert!(seconds.iter().all(|count| (130..=270).contains(count)), "{seconds:?}");
@@ -148,10 +152,12 @@ fn changing_the_annotation_constantly_polls_at_most_every_ten_seconds() {
     for second in 1..=1_000 {
         let wish = RefreshRequest::of(&second.to_string()).unwrap();
         // Noticed long enough ago that the spread is over.
-        let look = PollInputs { refresh: Some((&wish, at(second - 6))), ..poll_inputs(&clock, "1h") };
+        let look =
+            PollInputs { refresh: Some((&wish, at(second - 6))), ..poll_inputs(&clock, "1h") };
         if due_reason(&look, second).is_some() {
             looks += 1;
-            let wishes = RotationPolicy { refresh: Some(wish.clone()), ..RotationPolicy::default() };
+            let wishes =
+                RotationPolicy { refresh: Some(wish.clone()), ..RotationPolicy::default() };
             clock.record_success(at(second), &wishes, []);
         }
     }
@@ -173,7 +179,10 @@ fn a_failed_volume_waits_longer_each_time_and_not_longer_than_the_interval() {
     for (wait, expected) in waits.iter().zip(expected) {
         assert!((expected..=expected * 6 / 5).contains(wait), "{waits:?}");
     }
-    assert_eq!(due_reason(&poll_inputs(&clock, "1h"), now), Some((Urgency::Rotation, PollReason::Retry)));
+    assert_eq!(
+        due_reason(&poll_inputs(&clock, "1h"), now),
+        Some((Urgency::Rotation, PollReason::Retry))
+    );
 }
 
 #[test]
@@ -236,7 +245,10 @@ fn refresh_does_not_shorten_the_pause_of_a_suppressed_poll() {
     let mut clock = history_polled_at(-3_600);
     clock.record_suppressed(at(99), Duration::from_mins(1));
     assert!(due_time(&inputs_with_refresh(&clock, &wish), 100) >= at(159));
-    assert_eq!(due_reason(&inputs_with_refresh(&clock, &wish), 180), Some((Urgency::ForceRefresh, PollReason::Retry)));
+    assert_eq!(
+        due_reason(&inputs_with_refresh(&clock, &wish), 180),
+        Some((Urgency::ForceRefresh, PollReason::Retry))
+    );
 }
 
 #[test]
@@ -279,7 +291,10 @@ fn a_volume_whose_token_expired_waits_for_the_kubelet() {
 #[test]
 fn a_clock_that_was_set_back_makes_a_volume_due_once() {
     let mut clock = history_polled_at(10_000);
-    assert_eq!(due_reason(&poll_inputs(&clock, "1h"), 5_000), Some((Urgency::Rotation, PollReason::ClockSetBack)));
+    assert_eq!(
+        due_reason(&poll_inputs(&clock, "1h"), 5_000),
+        Some((Urgency::Rotation, PollReason::ClockSetBack))
+    );
     clock.record_success(at(5_000), &RotationPolicy::default(), []);
     assert_eq!(due_reason(&poll_inputs(&clock, "1h"), 5_001), None);
 
@@ -320,9 +335,13 @@ fn simulate_polls(
         if matches!(decide_poll(at(second), &look), PollDecision::Due { .. }) {
             looks.push(second);
             match outcome(looks.len()) {
-                ScriptedPollOutcome::Succeeded => clock.record_success(at(second), &RotationPolicy::default(), []),
+                ScriptedPollOutcome::Succeeded => {
+                    clock.record_success(at(second), &RotationPolicy::default(), [])
+                }
                 ScriptedPollOutcome::Failed(retry) => clock.record_failure(at(second), retry),
-                ScriptedPollOutcome::Suppressed(pause) => clock.record_suppressed(at(second), pause),
+                ScriptedPollOutcome::Suppressed(pause) => {
+                    clock.record_suppressed(at(second), pause)
+                }
             }
         }
     }
@@ -337,7 +356,8 @@ fn any_poll_outcomes() -> impl Strategy<Value = Vec<ScriptedPollOutcome>> {
         (0_u64..2_000).prop_map(|seconds| ScriptedPollOutcome::Failed(RetryClass::Throttled {
             after: Some(Duration::from_secs(seconds)),
         })),
-        (0_u64..200).prop_map(|seconds| ScriptedPollOutcome::Suppressed(Duration::from_secs(seconds))),
+        (0_u64..200)
+            .prop_map(|seconds| ScriptedPollOutcome::Suppressed(Duration::from_secs(seconds))),
     ];
     proptest::collection::vec(outcome, 1..20)
 }

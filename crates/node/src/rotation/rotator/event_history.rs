@@ -102,7 +102,10 @@ mod tests {
     fn events_are_emitted_when_a_problem_begins_changes_persists_or_ends() {
         let mut told = RotationEventHistory::default();
         let topic = || RotationEventTopic::Proofs("/a".into());
-        let mut kinds = |second, now: BTreeMap<RotationEventTopic, RotationProblem>, gone: bool| -> Vec<PodEventKind> {
+        let mut kinds = |second,
+                         now: BTreeMap<RotationEventTopic, RotationProblem>,
+                         gone: bool|
+         -> Vec<PodEventKind> {
             let at = Timestamp::from_second(second).unwrap();
             told.new_events(at, now, |_| gone).into_iter().map(|notice| notice.kind).collect()
         };

@@ -99,8 +99,9 @@ impl RotationScheduler {
         }
         let used: BTreeSet<ClassKey> = volumes.iter().map(class_key).collect();
         self.classes.retain(|key, _| used.contains(key));
-        let is_time =
-            self.next_class_poll.is_none_or(|look| look <= now || look > saturating_after(now, CLASS_POLL_INTERVAL));
+        let is_time = self
+            .next_class_poll
+            .is_none_or(|look| look <= now || look > saturating_after(now, CLASS_POLL_INTERVAL));
         if is_time {
             self.next_class_poll = Some(saturating_after(now, CLASS_POLL_INTERVAL));
         }
@@ -124,13 +125,21 @@ impl RotationScheduler {
         };
         let provider = class.spec.provider.clone();
         let parameters = class.spec.parameters.clone().unwrap_or_default();
-        self.classes.insert(key, ObservedClass { provider, parameters, policy: wishes, refresh_first_seen: noticed });
+        self.classes.insert(
+            key,
+            ObservedClass { provider, parameters, policy: wishes, refresh_first_seen: noticed },
+        );
     }
 
     /// Decides about every volume; returns what people have to be told.
-    pub(super) fn plan_tasks(&mut self, now: Timestamp, volumes: Vec<RotatingVolume>) -> Vec<PodEvent> {
+    pub(super) fn plan_tasks(
+        &mut self,
+        now: Timestamp,
+        volumes: Vec<RotatingVolume>,
+    ) -> Vec<PodEvent> {
         self.retain_volumes(&volumes);
-        self.cooling_down.retain(|_, until| *until > now && *until <= saturating_after(now, COOL_DOWN));
+        self.cooling_down
+            .retain(|_, until| *until > now && *until <= saturating_after(now, COOL_DOWN));
         self.ready.clear();
         self.next_due = None;
         let mut troubles = BTreeMap::new();
@@ -150,7 +159,9 @@ impl RotationScheduler {
             RotationEventTopic::Annotations(namespace, name) => {
                 !classes.contains_key(&(namespace.clone(), name.clone()))
             }
-            RotationEventTopic::Proofs(target) | RotationEventTopic::Expiry(target, _) => !targets.contains(target),
+            RotationEventTopic::Proofs(target) | RotationEventTopic::Expiry(target, _) => {
+                !targets.contains(target)
+            }
         })
     }
 
@@ -229,7 +240,9 @@ impl RotationScheduler {
         }
         match scrubs.due {
             Some(_) if self.scrubbing.contains(target) => {}
-            Some(due) if due <= now => self.ready.push(RotationTask::Scrub { target: target.clone() }),
+            Some(due) if due <= now => {
+                self.ready.push(RotationTask::Scrub { target: target.clone() })
+            }
             Some(due) => self.next_due = Some(earliest(self.next_due, due)),
             None => {}
         }
@@ -255,13 +268,19 @@ impl RotationScheduler {
         }
     }
 
-    fn decide_rotation(&self, now: Timestamp, interval: PollInterval, volume: &RotatingVolume) -> PollDecision {
+    fn decide_rotation(
+        &self,
+        now: Timestamp,
+        interval: PollInterval,
+        volume: &RotatingVolume,
+    ) -> PollDecision {
         let seen = self.classes.get(&class_key(volume));
         let of_class = match seen {
             Some(seen) => seen.policy.interval,
             None => volume.history.interval(),
         };
-        let refresh = seen.and_then(|seen| seen.policy.refresh.as_ref().zip(seen.refresh_first_seen));
+        let refresh =
+            seen.and_then(|seen| seen.policy.refresh.as_ref().zip(seen.refresh_first_seen));
         let none = BTreeMap::new();
         let provider = seen.and_then(|seen| seen.provider.as_deref());
         let parameters = seen.map_or(&none, |seen| &seen.parameters);
@@ -289,7 +308,11 @@ impl RotationScheduler {
         let key = class_key(volume);
         let mut add = |topic: RotationEventTopic, code, message| {
             // The first volume speaks for its class.
-            troubles.entry(topic).or_insert(RotationProblem { pod: volume.pod.clone(), code, message });
+            troubles.entry(topic).or_insert(RotationProblem {
+                pod: volume.pod.clone(),
+                code,
+                message,
+            });
         };
         if let Some(seen) = self.classes.get(&key).filter(|it| !it.policy.problems.is_empty()) {
             let topic = RotationEventTopic::Annotations(key.0.clone(), key.1.clone());

@@ -237,7 +237,10 @@ async fn no_more_volumes_are_rotated_at_once_than_the_settings_say() {
     let scene = RotatorFixture::start(volumes, settings("1h"), Duration::from_secs(3)).await;
     scene.advance(40).await;
     assert_eq!(scene.volumes.polls.lock().len(), 50);
-    assert_eq!(scene.volumes.max_running.load(Ordering::SeqCst), RotatorSettings::DEFAULT_MAX_CONCURRENT.get());
+    assert_eq!(
+        scene.volumes.max_running.load(Ordering::SeqCst),
+        RotatorSettings::DEFAULT_MAX_CONCURRENT.get()
+    );
     scene.shut_down().await;
 }
 
@@ -251,7 +254,11 @@ async fn a_new_value_of_the_annotation_refreshes_every_volume_of_the_class_withi
     scene.advance(10).await;
     for number in 0..10 {
         let looks = scene.polls_of(number);
-        assert_eq!(looks.first().map(|(urgency, _)| *urgency), Some(Urgency::ForceRefresh), "{looks:?}");
+        assert_eq!(
+            looks.first().map(|(urgency, _)| *urgency),
+            Some(Urgency::ForceRefresh),
+            "{looks:?}"
+        );
     }
     scene.shut_down().await;
 }
@@ -297,7 +304,8 @@ async fn workload_identity_without_token_waits_and_reports_a_long_wait() {
     let kinds: Vec<_> = scene.reporter.0.lock().iter().map(|notice| notice.kind).collect();
     assert_eq!(kinds, [PodEventKind::Failed(OutcomeCode::TokenNotFound)]);
 
-    scene.volumes.volumes.lock().get_mut(&target(1)).unwrap().proofs = Some(PodCredentials::default());
+    scene.volumes.volumes.lock().get_mut(&target(1)).unwrap().proofs =
+        Some(PodCredentials::default());
     scene.advance(5).await;
     assert_eq!(scene.polls_of(1).len(), 1);
     assert_eq!(scene.reporter.0.lock().len(), 2);
@@ -307,7 +315,8 @@ async fn workload_identity_without_token_waits_and_reports_a_long_wait() {
 #[tokio::test]
 async fn volume_with_unavailable_class_is_not_reported_as_missing_a_token() {
     let restored = RotatingVolume { proofs: None, ..volume(1, START) };
-    let scene = RotatorFixture::start_with_class(None, [restored], settings("2m"), Duration::ZERO).await;
+    let scene =
+        RotatorFixture::start_with_class(None, [restored], settings("2m"), Duration::ZERO).await;
     scene.advance(460).await;
     let notices = scene.reporter.0.lock().clone();
     let [notice] = notices.as_slice() else { panic!("{notices:?}") };

@@ -57,7 +57,8 @@ impl SecretSyncFixture {
         });
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
         let client = kube::Client::new(service, "default");
-        let api = NodeKubernetesApi::new(KubernetesApi::from_client(client, Arc::new(clock.clone())));
+        let api =
+            NodeKubernetesApi::new(KubernetesApi::from_client(client, Arc::new(clock.clone())));
         let classes = Arc::new(KubeClassCache::new(api.clone(), KubeClassCacheSettings::default()));
         let reporter = Arc::new(FakeSecretSyncReporter::default());
         let settings = SecretSyncSettings {
@@ -75,7 +76,10 @@ impl SecretSyncFixture {
     }
 
     /// The next look comes to this; gives what was told.
-    fn finish_next_reconcile(&mut self, outcome: Result<SecretSyncOutcome, SecretSyncError>) -> Vec<PodEventKind> {
+    fn finish_next_reconcile(
+        &mut self,
+        outcome: Result<SecretSyncOutcome, SecretSyncError>,
+    ) -> Vec<PodEventKind> {
         self.clock.advance(Duration::from_mins(6));
         let look = self.sync.schedule.start_due(self.sync.now()).unwrap();
         self.sync.finish_reconcile(&look, &self.status, outcome);
@@ -100,7 +104,8 @@ fn in_sync() -> SecretSyncOutcome {
     reconciled([("s", SecretApplyOutcome::InSync)])
 }
 
-const SKIPPED_OLDER: SecretApplyOutcome = SecretApplyOutcome::SkippedOlder { content_since: Timestamp::UNIX_EPOCH };
+const SKIPPED_OLDER: SecretApplyOutcome =
+    SecretApplyOutcome::SkippedOlder { content_since: Timestamp::UNIX_EPOCH };
 const FAILED: PodEventKind = PodEventKind::Failed(OutcomeCode::SecretNotSynced);
 const RECOVERED: PodEventKind = PodEventKind::Recovered(OutcomeCode::SecretNotSynced);
 
@@ -138,10 +143,22 @@ async fn outcomes_of_secrets_are_reported_independently() {
     let mut scene = SecretSyncFixture::new();
     let taken = || SecretApplyOutcome::OverwroteClass { class: "d".to_owned() };
     let mixed = || Ok(reconciled([("s", SKIPPED_OLDER), ("t", SecretApplyOutcome::InSync)]));
-    assert_eq!(scene.finish_next_reconcile(Ok(reconciled([("t", taken()), ("u", SecretApplyOutcome::InSync)]))), [FAILED]);
+    assert_eq!(
+        scene.finish_next_reconcile(Ok(reconciled([
+            ("t", taken()),
+            ("u", SecretApplyOutcome::InSync)
+        ]))),
+        [FAILED]
+    );
     assert_eq!(scene.finish_next_reconcile(mixed()), [], "nothing is in step again yet");
     // Another one that begins to stand back has not stood back for as long.
-    assert_eq!(scene.finish_next_reconcile(Ok(reconciled([("t", SKIPPED_OLDER), ("s", SecretApplyOutcome::InSync)]))), []);
+    assert_eq!(
+        scene.finish_next_reconcile(Ok(reconciled([
+            ("t", SKIPPED_OLDER),
+            ("s", SecretApplyOutcome::InSync)
+        ]))),
+        []
+    );
     for _ in 0..2 {
         assert_eq!(scene.finish_next_reconcile(mixed()), []);
     }
@@ -239,7 +256,9 @@ async fn statuses_missing_from_a_list_are_forgotten() {
         scene.sync.handle_watch_event(seen, &mut listed);
         scene.sync.pod_statuses.keys().map(|(_, name)| name.clone()).collect::<Vec<_>>()
     };
-    for seen in [WatchUpdate::ListStarted, there("a"), there("b"), WatchUpdate::ListCompleted, there("c")] {
+    for seen in
+        [WatchUpdate::ListStarted, there("a"), there("b"), WatchUpdate::ListCompleted, there("c")]
+    {
         take(&mut scene, seen);
     }
     assert_eq!(take(&mut scene, gone("b")), ["a", "c"]);

@@ -140,7 +140,10 @@ fn api_for(server: &Arc<Mutex<FakeSecretServer>>) -> NodeKubernetesApi {
 }
 
 /// Brings a Secret in step whose content was written at 100.
-async fn ensure_secret(server: &Arc<Mutex<FakeSecretServer>>, owners: &[OwnerReference]) -> SecretApplyOutcome {
+async fn ensure_secret(
+    server: &Arc<Mutex<FakeSecretServer>>,
+    owners: &[OwnerReference],
+) -> SecretApplyOutcome {
     let secrets = SecretApplier::new(api_for(server));
     let age = ContentAge::from_write_time(at(100));
     let cause = SecretSyncSource { namespace: "n", class: "c", age: &age };
@@ -159,7 +162,10 @@ async fn concurrent_write_of_another_node_is_not_overwritten() {
         ..FakeSecretServer::default()
     };
     let server = Arc::new(Mutex::new(server));
-    assert_eq!(ensure_secret(&server, &[]).await, SecretApplyOutcome::SkippedOlder { content_since: at(200) });
+    assert_eq!(
+        ensure_secret(&server, &[]).await,
+        SecretApplyOutcome::SkippedOlder { content_since: at(200) }
+    );
     let patches = std::mem::take(&mut server.lock().patches);
     let [patch] = patches.as_slice() else { panic!("{patches:?}") };
     assert_eq!(patch["metadata"]["resourceVersion"], "0");
@@ -177,7 +183,10 @@ async fn concurrent_create_of_another_node_is_not_overwritten() {
         ..FakeSecretServer::default()
     };
     let server = Arc::new(Mutex::new(server));
-    assert_eq!(ensure_secret(&server, &[]).await, SecretApplyOutcome::SkippedOlder { content_since: at(200) });
+    assert_eq!(
+        ensure_secret(&server, &[]).await,
+        SecretApplyOutcome::SkippedOlder { content_since: at(200) }
+    );
     assert_eq!(server.lock().patches.len(), 1);
 }
 

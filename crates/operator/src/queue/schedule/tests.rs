@@ -4,7 +4,10 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn start_next_key(schedule: &mut ReconcileSchedule<&'static str>, now: Duration) -> Option<&'static str> {
+fn start_next_key(
+    schedule: &mut ReconcileSchedule<&'static str>,
+    now: Duration,
+) -> Option<&'static str> {
     schedule.start_next(now).map(|(key, _)| key)
 }
 
@@ -55,7 +58,12 @@ fn failures_back_off_to_ten_seconds_and_success_resets() {
 
 #[test]
 fn only_spec_change_overrides_failure_backoff() {
-    for again in [Requeue::RetrySoon, Requeue::RetrySlowly, Requeue::OnChange, Requeue::RetryAfter(60 * SECOND)] {
+    for again in [
+        Requeue::RetrySoon,
+        Requeue::RetrySlowly,
+        Requeue::OnChange,
+        Requeue::RetryAfter(60 * SECOND),
+    ] {
         let mut schedule = ReconcileSchedule::default();
         schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
         let (key, turn) = schedule.start_next(Duration::ZERO).unwrap();
@@ -66,7 +74,11 @@ fn only_spec_change_overrides_failure_backoff() {
         }
         assert_eq!(start_next_key(&mut schedule, Duration::from_millis(999)), None, "{again:?}");
         schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::from_millis(999));
-        assert_eq!(start_next_key(&mut schedule, Duration::from_millis(999)), Some("a"), "{again:?}");
+        assert_eq!(
+            start_next_key(&mut schedule, Duration::from_millis(999)),
+            Some("a"),
+            "{again:?}"
+        );
     }
 }
 

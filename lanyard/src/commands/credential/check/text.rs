@@ -91,7 +91,9 @@ fn step_lines(name: &str, step: &CredentialCheckStep) -> Vec<String> {
         CredentialCheckStep::Failed { detail, next_step } => {
             vec![format!("error: {name}: {detail}"), format!("  hint: {next_step}")]
         }
-        CredentialCheckStep::NotTried { reason } => vec![text_row(name, &format!("not tried: {reason}"))],
+        CredentialCheckStep::NotTried { reason } => {
+            vec![text_row(name, &format!("not tried: {reason}"))]
+        }
     }
 }
 

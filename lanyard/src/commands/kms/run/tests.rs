@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use lanyard_clock::{Clock, ManualClock};
 use lanyard_kms::{
-    KeyAlgorithm, KmsKeyOperation, VaultKeyClient, KeyResult, CiphertextLayout, KeyOperationError, VaultKind,
+    CiphertextLayout, KeyAlgorithm, KeyOperationError, KeyResult, KmsKeyOperation, VaultKeyClient,
+    VaultKind,
 };
 use lanyard_vocabulary::Cloud;
 use tokio::sync::oneshot;
@@ -65,7 +66,13 @@ impl KmsServeFixture {
             drain: DRAIN,
             clock: Arc::clone(&clock),
         };
-        let health = KmsHealthEndpoints { socket, readiness: readiness.clone(), key_id, timeout: DRAIN, clock };
+        let health = KmsHealthEndpoints {
+            socket,
+            readiness: readiness.clone(),
+            key_id,
+            timeout: DRAIN,
+            clock,
+        };
         let listening = BoundListener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().unwrap();
         let address = listening.address();
         let pages = KmsHttpEndpoints { metrics: None, health: Some(listening) };

@@ -11,7 +11,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use lanyard_clock::{Clock, SystemClock};
 use lanyard_cluster::{ControlPlane, ControlPlaneOptions};
 use lanyard_desired::OwnedKind;
-use lanyard_operator::{Operator, OperatorSettings, OperatorRole};
+use lanyard_operator::{Operator, OperatorRole, OperatorSettings};
 use lanyard_telemetry::Readiness;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use super::audit_log::{ApiServerAuditLog, with_audit_log};
 use super::fleet::{HostedClusterFleet, NAMESPACE};
 use super::operator_process::OperatorProcess;
 use super::write_script::{WRITE_LOOP_NAMESPACE, WriteRecorder, WriteScript};
-use crate::api_server::{DynamicKind, user_client, install_definitions, create_namespace};
+use crate::api_server::{DynamicKind, create_namespace, install_definitions, user_client};
 use crate::suites::operator::{OPERATOR_USER, grant_role_permissions};
 
 /// What is at hand.
@@ -49,7 +49,11 @@ pub(super) struct BenchmarkApiServer {
 impl BenchmarkApiServer {
     pub(super) async fn start(ground: &ControlPlaneInputs) -> Result<Self, Failed> {
         let directory = TempDir::with_prefix("ly-bench-")?;
-        let options = ground.control_plane_options.clone().with_user(OPERATOR_USER).with_user(WRITE_LOOP_USER);
+        let options = ground
+            .control_plane_options
+            .clone()
+            .with_user(OPERATOR_USER)
+            .with_user(WRITE_LOOP_USER);
         let users = [OPERATOR_USER, WRITE_LOOP_USER];
         let (options, log) = with_audit_log(options, directory.path(), &users)?;
         let plane = ControlPlane::start(options).await?;
@@ -78,7 +82,12 @@ impl BenchmarkApiServer {
     /// The operator as a process of its own.
     pub(super) fn start_operator(&self) -> Result<OperatorProcess, Failed> {
         let log = self.directory.path().join("operator.log");
-        OperatorProcess::start(&self.lanyard_program, &self.plane.kubeconfig_path(OPERATOR_USER), log, OPERATOR_USER)
+        OperatorProcess::start(
+            &self.lanyard_program,
+            &self.plane.kubeconfig_path(OPERATOR_USER),
+            log,
+            OPERATOR_USER,
+        )
     }
 
     /// The file with which the peer signs in. It may do everything, and its requests wait in line like
@@ -110,7 +119,11 @@ impl BenchmarkApiServer {
 
     /// The HostedClusters.
     pub(super) fn hosted_cluster_api(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), NAMESPACE, DynamicKind::hosted_cluster().api_resource())
+        Api::namespaced_with(
+            self.client.clone(),
+            NAMESPACE,
+            DynamicKind::hosted_cluster().api_resource(),
+        )
     }
 
     /// Takes away what the operator would take for its own, though it is the peer's.
@@ -161,20 +174,27 @@ fn join_result(
 
 /// Has an operator of this process look at one cluster, at an API server of its own, and writes down
 /// what it writes.
-pub(super) async fn record_write_script(ground: &ControlPlaneInputs, quiet: Duration) -> Result<WriteScript, Failed> {
+pub(super) async fn record_write_script(
+    ground: &ControlPlaneInputs,
+    quiet: Duration,
+) -> Result<WriteScript, Failed> {
     let plane = ControlPlane::start(ground.control_plane_options.clone()).await?;
     let client = user_client(&plane, ControlPlane::ADMINISTRATOR).await?;
     install_definitions(&client, &ground.definitions).await?;
     install_definitions(&client, &[cluster_api_definition()?]).await?;
     create_namespace(&client, NAMESPACE).await?;
     let recorder = WriteRecorder::default();
-    let settings =
-        OperatorSettings { reporting_instance: OPERATOR_USER.to_owned(), ..OperatorSettings::default() };
+    let settings = OperatorSettings {
+        reporting_instance: OPERATOR_USER.to_owned(),
+        ..OperatorSettings::default()
+    };
     let api = recorder.recording_api(&plane).await?;
     let operator = Operator::new(api, settings, &Readiness::default());
     let mut running = JoinSet::new();
     running.spawn(operator.run(std::future::pending()));
-    let member = serde_json::from_value(HostedClusterFleet::from_template(&ground.example).hosted_cluster(0)?)?;
+    let member = serde_json::from_value(
+        HostedClusterFleet::from_template(&ground.example).hosted_cluster(0)?,
+    )?;
     let kind = DynamicKind::hosted_cluster();
     let clusters = Api::<DynamicObject>::namespaced_with(client, NAMESPACE, kind.api_resource());
     clusters.create(&PostParams::default(), &member).await?;

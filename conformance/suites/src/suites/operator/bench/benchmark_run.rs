@@ -11,22 +11,29 @@ use libtest_mimic::Failed;
 use serde_json::json;
 
 use super::audit_log::AuditSummary;
+use super::benchmark_api_server::{BenchmarkApiServer, ControlPlaneInputs, record_write_script};
 use super::fleet::{self, HostedClusterFleet};
 use super::object_versions::ObjectVersions;
-use super::write_loop::{WriteStrategy, WriteThroughput};
 use super::operator_process::{OperatorMemory, OperatorProcess};
+use super::write_loop::{WriteStrategy, WriteThroughput};
 use super::write_script::WriteScript;
-use super::benchmark_api_server::{ControlPlaneInputs, BenchmarkApiServer, record_write_script};
-use super::{OperatorMeasurement, OperatorBenchmarkScale, OperatorMeasurements, count_to_f64};
+use super::{OperatorBenchmarkScale, OperatorMeasurement, OperatorMeasurements, count_to_f64};
 
 /// Measures everything, in one run. The peer and the operator each write all clusters twice, and the
 /// faster run of each counts: the speed of the machine differs by more than what is compared. Each run
 /// has its own API server, which has answered a few of the same writes before: a server that holds more
 /// objects is slower.
-pub(super) async fn run_benchmark(ground: &ControlPlaneInputs, scale: OperatorBenchmarkScale) -> Result<Vec<OperatorMeasurement>, Failed> {
+pub(super) async fn run_benchmark(
+    ground: &ControlPlaneInputs,
+    scale: OperatorBenchmarkScale,
+) -> Result<Vec<OperatorMeasurement>, Failed> {
     let script = record_write_script(ground, scale.quiet_time).await?;
     print_progress(&format!("{} writes for each cluster", script.len()));
-    let peer = WriteLoop { inputs: ground, script: &script, sample_clusters: (scale.clusters / 20).max(1) };
+    let peer = WriteLoop {
+        inputs: ground,
+        script: &script,
+        sample_clusters: (scale.clusters / 20).max(1),
+    };
     let manner = peer.fastest_strategy().await?;
     let before = peer.write_all_clusters(manner, scale.clusters).await?;
     let mut run = OperatorBenchmarkRun::start(peer, scale).await?;
@@ -43,7 +50,11 @@ pub(super) async fn run_benchmark(ground: &ControlPlaneInputs, scale: OperatorBe
     sheet.add_write_loop("converge_rate", "writes/s", best.writes_per_second());
     sheet.add_write_loop("arrival_rate", "writes/s", best.writes_per_second());
     sheet.add_write_loop("converge_time", "s", best.duration.as_secs_f64());
-    sheet.add_write_loop("writes_per_cluster", "writes", count_to_f64(best.writes) / count_to_f64(scale.clusters));
+    sheet.add_write_loop(
+        "writes_per_cluster",
+        "writes",
+        count_to_f64(best.writes) / count_to_f64(scale.clusters),
+    );
     sheet.add_write_loop("requests_at_once", "requests", count_to_f64(best.strategy.concurrency));
     Ok(sheet.0)
 }
@@ -70,8 +81,16 @@ impl ConvergenceResult {
         sheet.add_operator("converge_time", "s", self.duration_seconds);
         sheet.add_operator("longest_pause", "s", asked.longest_pause().as_secs_f64());
         sheet.add_operator("writes_per_cluster", "writes", count_to_f64(asked.writes()) / clusters);
-        sheet.add_operator("requests_per_cluster", "requests", count_to_f64(asked.requests()) / clusters);
-        sheet.add_operator("requests_at_once", "requests", asked.total_write_time().as_secs_f64() / self.duration_seconds);
+        sheet.add_operator(
+            "requests_per_cluster",
+            "requests",
+            count_to_f64(asked.requests()) / clusters,
+        );
+        sheet.add_operator(
+            "requests_at_once",
+            "requests",
+            asked.total_write_time().as_secs_f64() / self.duration_seconds,
+        );
         sheet.add_operator("converge_processor_time", "s", self.cpu_seconds);
         sheet.add_operator("converge_refused", "requests", count_to_f64(asked.failed_requests()));
     }
@@ -99,7 +118,8 @@ impl<'a> WriteLoop<'a> {
     /// longer.
     async fn start(self) -> Result<StartedWriteLoop<'a>, Failed> {
         let stage = BenchmarkApiServer::start(self.inputs).await?;
-        let mut started = StartedWriteLoop { api_server: stage, script: self.script, written_clusters: 0 };
+        let mut started =
+            StartedWriteLoop { api_server: stage, script: self.script, written_clusters: 0 };
         started.write_clusters(WriteStrategy::ALL[0], self.sample_clusters).await?;
         Ok(started)
     }
@@ -116,13 +136,21 @@ impl<'a> WriteLoop<'a> {
         Ok(best.map_or(WriteStrategy::ALL[0], |best| best.strategy))
     }
 
-    async fn write_all_clusters(self, manner: WriteStrategy, clusters: usize) -> Result<WriteThroughput, Failed> {
+    async fn write_all_clusters(
+        self,
+        manner: WriteStrategy,
+        clusters: usize,
+    ) -> Result<WriteThroughput, Failed> {
         self.start().await?.write_clusters(manner, clusters).await
     }
 }
 
 impl StartedWriteLoop<'_> {
-    async fn write_clusters(&mut self, manner: WriteStrategy, clusters: usize) -> Result<WriteThroughput, Failed> {
+    async fn write_clusters(
+        &mut self,
+        manner: WriteStrategy,
+        clusters: usize,
+    ) -> Result<WriteThroughput, Failed> {
         let kubeconfig = self.api_server.write_loop_kubeconfig();
         let first = self.written_clusters;
         self.written_clusters += clusters;
@@ -131,7 +159,11 @@ impl StartedWriteLoop<'_> {
         if counted.writes() != u64::try_from(pace.writes)? {
             return Err("the server counts other writes than the peer".into());
         }
-        print_progress(&format!("{manner:?}: {:.0} writes/s of {} clusters", pace.writes_per_second(), clusters));
+        print_progress(&format!(
+            "{manner:?}: {:.0} writes/s of {} clusters",
+            pace.writes_per_second(),
+            clusters
+        ));
         Ok(pace)
     }
 }
@@ -152,7 +184,14 @@ impl<'a> OperatorBenchmarkRun<'a> {
         stage.delete_write_loop_statuses().await?;
         let fleet = HostedClusterFleet::from_template(&peer.inputs.example);
         let (clock, sheet) = (SystemClock::new(), OperatorMeasurements::default());
-        Ok(Self { api_server: stage, fleet, script: peer.script, scale, clock, measurements: sheet })
+        Ok(Self {
+            api_server: stage,
+            fleet,
+            script: peer.script,
+            scale,
+            clock,
+            measurements: sheet,
+        })
     }
 
     async fn measure_all_phases(&mut self) -> Result<ConvergenceResult, Failed> {
@@ -183,14 +222,20 @@ impl<'a> OperatorBenchmarkRun<'a> {
     }
 
     /// All HostedClusters are there, and an operator begins.
-    async fn measure_convergence(&mut self) -> Result<(OperatorProcess, ConvergenceResult), Failed> {
+    async fn measure_convergence(
+        &mut self,
+    ) -> Result<(OperatorProcess, ConvergenceResult), Failed> {
         self.api_server.create_clusters(&self.fleet, 0..self.scale.clusters).await?;
         self.api_server.audit_log.read_new_lines()?;
         let begin = self.clock.now();
         let mut operator = self.api_server.start_operator()?;
         let asked = self.wait_until_settled(&mut operator, self.scale.clusters).await?;
         let took = seconds_until_last_write(begin, &asked)?;
-        let converged = ConvergenceResult { duration_seconds: took, cpu_seconds: operator.cpu_seconds()?, requests: asked };
+        let converged = ConvergenceResult {
+            duration_seconds: took,
+            cpu_seconds: operator.cpu_seconds()?,
+            requests: asked,
+        };
         print_progress(&converged.requests.summary_lines().join("\n"));
         print_progress(&format!(
             "operator: {:.0} writes/s of {} clusters",
@@ -213,13 +258,22 @@ impl<'a> OperatorBenchmarkRun<'a> {
         let asked = self.api_server.audit_log.read_new_lines()?;
         let minutes = self.clock.monotonic().saturating_sub(begin).as_secs_f64() / 60.0;
         operator.expect_running()?;
-        self.measurements.add_operator("settled_writes", "writes/min", count_to_f64(asked.writes()) / minutes);
+        self.measurements.add_operator(
+            "settled_writes",
+            "writes/min",
+            count_to_f64(asked.writes()) / minutes,
+        );
         let leases = count_to_f64(asked.lease_writes()) / minutes;
         self.measurements.add_operator("settled_lease_writes", "writes/min", leases);
-        self.measurements.add_operator("settled_requests", "requests/min", count_to_f64(asked.requests()) / minutes);
+        self.measurements.add_operator(
+            "settled_requests",
+            "requests/min",
+            count_to_f64(asked.requests()) / minutes,
+        );
         print_progress(&asked.summary_lines().join("\n"));
         self.add_memory("settled_memory", "settled_memory_own", operator.read_memory()?);
-        let changed = before.changed_objects(&ObjectVersions::fetch(&self.api_server.client).await?);
+        let changed =
+            before.changed_objects(&ObjectVersions::fetch(&self.api_server.client).await?);
         expect_objects("changed though nothing did", &changed, &BTreeSet::new())
     }
 
@@ -235,10 +289,14 @@ impl<'a> OperatorBenchmarkRun<'a> {
         self.api_server.audit_log.read_new_lines()?;
         let begin = self.clock.now();
         let parameters = PatchParams::default();
-        self.api_server.hosted_cluster_api().patch(&name, &parameters, &Patch::Merge(patch)).await?;
+        self.api_server
+            .hosted_cluster_api()
+            .patch(&name, &parameters, &Patch::Merge(patch))
+            .await?;
         let asked = self.wait_until_settled(operator, self.scale.clusters).await?;
         let took = seconds_until_last_write(begin, &asked)?;
-        let changed = before.changed_objects(&ObjectVersions::fetch(&self.api_server.client).await?);
+        let changed =
+            before.changed_objects(&ObjectVersions::fetch(&self.api_server.client).await?);
         let room = fleet::control_plane_namespace(number);
         let affected = BTreeSet::from([
             format!("HostedCluster {}/{name}", fleet::NAMESPACE),
@@ -249,8 +307,16 @@ impl<'a> OperatorBenchmarkRun<'a> {
             format!("Deployment {room}/azure-disk-csi-driver-controller"),
         ]);
         expect_objects("changed by one secret's name", &changed, &affected)?;
-        self.measurements.add_operator("changed_by_one_name", "objects", count_to_f64(changed.len()));
-        self.measurements.add_operator("unaffected_by_one_name", "objects", count_to_f64(before.len() - changed.len()));
+        self.measurements.add_operator(
+            "changed_by_one_name",
+            "objects",
+            count_to_f64(changed.len()),
+        );
+        self.measurements.add_operator(
+            "unaffected_by_one_name",
+            "objects",
+            count_to_f64(before.len() - changed.len()),
+        );
         self.measurements.add_operator("one_name_time", "ms", took * 1_000.0);
         self.measurements.add_operator("one_name_writes", "writes", count_to_f64(asked.writes()));
         Ok(())
@@ -266,7 +332,11 @@ impl<'a> OperatorBenchmarkRun<'a> {
         let asked = self.wait_until_settled(operator, self.scale.clusters + more).await?;
         // They are writes, too, at the same time.
         let writes = count_to_f64(asked.writes()) + count_to_f64(more);
-        self.measurements.add_operator("arrival_rate", "writes/s", writes / seconds_until_last_write(begin, &asked)?);
+        self.measurements.add_operator(
+            "arrival_rate",
+            "writes/s",
+            writes / seconds_until_last_write(begin, &asked)?,
+        );
         Ok(())
     }
 
@@ -351,7 +421,11 @@ fn seconds_until_last_write(begin: Timestamp, asked: &AuditSummary) -> Result<f6
     Ok(last.duration_since(begin).as_secs_f64())
 }
 
-fn expect_objects(what: &str, is: &BTreeSet<String>, should: &BTreeSet<String>) -> Result<(), Failed> {
+fn expect_objects(
+    what: &str,
+    is: &BTreeSet<String>,
+    should: &BTreeSet<String>,
+) -> Result<(), Failed> {
     if is == should {
         return Ok(());
     }

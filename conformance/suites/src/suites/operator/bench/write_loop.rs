@@ -83,7 +83,11 @@ impl WriteStrategy {
             let outcome: Result<(), Failed> = lane?;
             outcome?;
         }
-        Ok(WriteThroughput { strategy: self, writes, duration: clock.monotonic().saturating_sub(begin) })
+        Ok(WriteThroughput {
+            strategy: self,
+            writes,
+            duration: clock.monotonic().saturating_sub(begin),
+        })
     }
 }
 

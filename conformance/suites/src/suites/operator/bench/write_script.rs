@@ -95,7 +95,10 @@ fn as_control_plane_write(write: &RecordedWrite) -> Result<RecordedWrite, Failed
     let path = write
         .path
         .replace("/hostedclusters/", "/hostedcontrolplanes/")
-        .replace(&format!("/namespaces/{NAMESPACE}/"), &format!("/namespaces/{}/", fleet::control_plane_namespace(0)))
+        .replace(
+            &format!("/namespaces/{NAMESPACE}/"),
+            &format!("/namespaces/{}/", fleet::control_plane_namespace(0)),
+        )
         // What a manager does not apply again it gives up.
         .replace("fieldManager=lanyard-hosted-cluster", "fieldManager=another-hosted-cluster");
     Ok(RecordedWrite { path, body: body.to_string(), ..write.clone() })
@@ -107,7 +110,10 @@ pub(super) struct WriteRecorder(Arc<Mutex<Vec<RecordedWrite>>>);
 
 impl WriteRecorder {
     /// The API behind this.
-    pub(super) async fn recording_api(&self, plane: &ControlPlane) -> Result<KubernetesApi, Failed> {
+    pub(super) async fn recording_api(
+        &self,
+        plane: &ControlPlane,
+    ) -> Result<KubernetesApi, Failed> {
         let kubeconfig = Kubeconfig::read_from(plane.kubeconfig_path(ControlPlane::ADMINISTRATOR))?;
         let options = KubeConfigOptions::default();
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;

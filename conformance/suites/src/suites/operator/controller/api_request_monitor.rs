@@ -134,7 +134,10 @@ where
             }
             let is_write = !line.starts_with("GET ");
             if is_write {
-                let first = asked.before_next_write.lock().take_if(|(part, _)| line.contains(part.as_str()));
+                let first = asked
+                    .before_next_write
+                    .lock()
+                    .take_if(|(part, _)| line.contains(part.as_str()));
                 if let Some((_, act)) = first {
                     act();
                 }
@@ -146,7 +149,10 @@ where
             }
             match needed {
                 Some(needed) if answer.status().is_success() => {
-                    asked.used_permissions.lock().extend(proven_permissions(needed, answer.status()));
+                    asked
+                        .used_permissions
+                        .lock()
+                        .extend(proven_permissions(needed, answer.status()));
                 }
                 Some(needed) if answer.status() == StatusCode::FORBIDDEN => {
                     asked.refused_permissions.lock().insert(needed);
@@ -189,7 +195,10 @@ fn required_permission(method: &Method, uri: &http::Uri) -> Option<RbacPermissio
 }
 
 /// The rights that an answer proves: what was not there is created by an apply, and a binding binds.
-fn proven_permissions((group, resource, verb): RbacPermission, status: StatusCode) -> Vec<RbacPermission> {
+fn proven_permissions(
+    (group, resource, verb): RbacPermission,
+    status: StatusCode,
+) -> Vec<RbacPermission> {
     let mut granted = Vec::new();
     let is_new = status == StatusCode::CREATED;
     if is_new && verb == "patch" {

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use super::relay::TcpRelay;
 use super::replicas::writes_without_leases;
-use super::running_operator::{LEASE_DURATION, RunningOperator, class_kind, deployment_kind, lease_settings, wait_until_quiet};
+use super::running_operator::{
+    LEASE_DURATION, RunningOperator, class_kind, deployment_kind, lease_settings, wait_until_quiet,
+};
 use crate::api_server::DynamicKind;
 use crate::suites::expect_equal;
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
@@ -22,8 +24,16 @@ use crate::waiting::{eventually, eventually_within, sleep};
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::conflicting_writer_delays_only_its_own_cluster", conflicting_writer),
-        trial(stage, "operator::late_writes_of_a_former_leader_are_reverted", late_writes_of_former_leader),
+        trial(
+            stage,
+            "operator::conflicting_writer_delays_only_its_own_cluster",
+            conflicting_writer,
+        ),
+        trial(
+            stage,
+            "operator::late_writes_of_a_former_leader_are_reverted",
+            late_writes_of_former_leader,
+        ),
     ]
 }
 
@@ -31,7 +41,10 @@ const CLASS_NAME: &str = "managed-azure-ingress";
 const OTHER_CLUSTER_COUNT: u32 = 15;
 
 /// Makes further clusters, and says how long it takes until they have everything.
-async fn create_other_clusters(world: &OperatorTrialFixture, series: &str) -> Result<Duration, Failed> {
+async fn create_other_clusters(
+    world: &OperatorTrialFixture,
+    series: &str,
+) -> Result<Duration, Failed> {
     let clock = SystemClock::new();
     let began = clock.monotonic();
     let clusters = world.dynamic_api(&DynamicKind::hosted_cluster());
@@ -66,10 +79,15 @@ async fn conflicting_writer(world: OperatorTrialFixture) -> Result<(), Failed> {
     let usual = create_other_clusters(&world, "calm-").await?;
     wait_until_quiet(&running, &world.namespace).await?;
     running.clear_requests();
-    let storm = tokio::spawn(write_conflicting_fields(world.control_plane_api(&class_kind()), world.dynamic_api(&DynamicKind::hosted_cluster())));
+    let storm = tokio::spawn(write_conflicting_fields(
+        world.control_plane_api(&class_kind()),
+        world.dynamic_api(&DynamicKind::hosted_cluster()),
+    ));
     let stormy = create_other_clusters(&world, "storm-").await?;
     if stormy > usual * 3 + Duration::from_secs(5) {
-        return Err(format!("{stormy:?} for {OTHER_CLUSTER_COUNT} clusters, and {usual:?} before").into());
+        return Err(
+            format!("{stormy:?} for {OTHER_CLUSTER_COUNT} clusters, and {usual:?} before").into()
+        );
     }
     eventually("who writes what is told", async || {
         let told = world.read_identities().await?["status"]["drift"].to_string();
@@ -95,7 +113,10 @@ async fn conflicting_writer(world: OperatorTrialFixture) -> Result<(), Failed> {
 }
 
 /// Writes the same fields as the operator all the time, by right of force, and the status.
-async fn write_conflicting_fields(classes: Api<kube::api::DynamicObject>, clusters: Api<kube::api::DynamicObject>) {
+async fn write_conflicting_fields(
+    classes: Api<kube::api::DynamicObject>,
+    clusters: Api<kube::api::DynamicObject>,
+) {
     let parameters = PatchParams::apply("meddler").force();
     for round in 0_u64.. {
         let class = json!({
@@ -117,7 +138,8 @@ async fn write_conflicting_fields(classes: Api<kube::api::DynamicObject>, cluste
 async fn late_writes_of_former_leader(world: OperatorTrialFixture) -> Result<(), Failed> {
     let relay = Arc::new(TcpRelay::start(&world.plane).await?);
     let lease = |identity: &str| Some(lease_settings(&world, identity, 1));
-    let one = RunningOperator::start_via_relay(&world, &relay, |it| it.leases = lease("one")).await?;
+    let one =
+        RunningOperator::start_via_relay(&world, &relay, |it| it.leases = lease("one")).await?;
     world.create_cluster(|_| ()).await?;
     world.wait_until_reconciled().await?;
     wait_until_quiet(&one, &world.control_plane_namespace()).await?;
@@ -130,7 +152,8 @@ async fn late_writes_of_former_leader(world: OperatorTrialFixture) -> Result<(),
     };
     // The first one begins to write what is wished, and nothing of what it sends arrives.
     let hold = Arc::clone(&relay);
-    one.requests().set_before_next_write(world.control_plane_namespace(), move || hold.hold_requests());
+    one.requests()
+        .set_before_next_write(world.control_plane_namespace(), move || hold.hold_requests());
     world.patch_cluster(name("harbour-first")).await?;
     let held = || one.requests().unanswered_writes(&world.control_plane_namespace());
     eventually("the first one writes it", async || Ok(held() > 0)).await?;
@@ -146,7 +169,8 @@ async fn late_writes_of_former_leader(world: OperatorTrialFixture) -> Result<(),
     wait_until_quiet(&two, &world.control_plane_namespace()).await?;
     wait_until_quiet(&two, "/hostedcluster").await?;
     sleep(2 * LEASE_DURATION).await;
-    let (sent, since) = (held(), world.control_plane_api(&class_kind()).list(&ListParams::default()).await?);
+    let (sent, since) =
+        (held(), world.control_plane_api(&class_kind()).list(&ListParams::default()).await?);
     two.clear_requests();
     // What was on its way arrives only now.
     one.clear_requests();
@@ -154,14 +178,19 @@ async fn late_writes_of_former_leader(world: OperatorTrialFixture) -> Result<(),
     sleep(2 * LEASE_DURATION).await;
     expect_equal("what the first one sends now", writes_without_leases(&one), Vec::new())?;
     wait_until_quiet(&two, &world.control_plane_namespace()).await?;
-    let arrived = count_outdated_writes(&world, &since.metadata.resource_version.unwrap_or_default()).await?;
+    let arrived =
+        count_outdated_writes(&world, &since.metadata.resource_version.unwrap_or_default()).await?;
     let set_back = two.writes_to(&world.control_plane_namespace()).len();
     if arrived == 0 || arrived > sent || set_back == 0 || set_back > 3 * sent {
         let counts = format!("{sent} were held, {arrived} arrived, {set_back} set them back");
         return Err(counts.into());
     }
     expect_equal("the wish stands", has("harbour-second").await?, true)?;
-    expect_equal("and nothing is half done", uses_secret_everywhere(&world, "harbour-second").await?, true)?;
+    expect_equal(
+        "and nothing is half done",
+        uses_secret_everywhere(&world, "harbour-second").await?,
+        true,
+    )?;
     let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
     let mut told: Vec<_> = events
         .list(&ListParams::default())
@@ -196,12 +225,17 @@ async fn count_outdated_writes(world: &OperatorTrialFixture, since: &str) -> Res
 }
 
 /// Whether all that depends on the name of the ingress' secret has the same one.
-async fn uses_secret_everywhere(world: &OperatorTrialFixture, secret: &str) -> Result<bool, Failed> {
-    let class = serde_json::to_string(&world.control_plane_api(&class_kind()).get(CLASS_NAME).await?)?;
+async fn uses_secret_everywhere(
+    world: &OperatorTrialFixture,
+    secret: &str,
+) -> Result<bool, Failed> {
+    let class =
+        serde_json::to_string(&world.control_plane_api(&class_kind()).get(CLASS_NAME).await?)?;
     let deployment = world.control_plane_api(&deployment_kind()).get("ingress-operator").await?;
     let deployment = serde_json::to_string(&deployment)?;
     let control_planes = DynamicKind::hosted_control_plane();
-    let control_plane = serde_json::to_string(&world.control_plane_api(&control_planes).get("harbour").await?)?;
+    let control_plane =
+        serde_json::to_string(&world.control_plane_api(&control_planes).get("harbour").await?)?;
     Ok([class, deployment, control_plane].iter().all(|it| {
         it.contains(secret) && !it.contains("harbour-first") && !it.contains("harbour-ingress\"")
     }))

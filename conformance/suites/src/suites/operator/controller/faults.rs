@@ -7,7 +7,9 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
-use super::running_operator::{RunningOperator, class_kind, config_map_kind, deployment_kind, wait_until_quiet};
+use super::running_operator::{
+    RunningOperator, class_kind, config_map_kind, deployment_kind, wait_until_quiet,
+};
 use crate::api_server::DynamicKind;
 use crate::suites::expect_equal;
 use crate::suites::operator::OPERATOR_USER;
@@ -36,9 +38,16 @@ async fn api_server_outage(world: OperatorTrialFixture) -> Result<(), Failed> {
     world.plane.kill_api_server();
     world.plane.start_api_server().await?;
     running.clear_requests();
-    world.control_plane_api(&config_map_kind()).delete("azure-cloud-config", &DeleteParams::default()).await?;
+    world
+        .control_plane_api(&config_map_kind())
+        .delete("azure-cloud-config", &DeleteParams::default())
+        .await?;
     eventually("what was lost is there again", async || {
-        Ok(world.control_plane_api(&config_map_kind()).get_opt("azure-cloud-config").await?.is_some())
+        Ok(world
+            .control_plane_api(&config_map_kind())
+            .get_opt("azure-cloud-config")
+            .await?
+            .is_some())
     })
     .await?;
     wait_until_quiet(&running, &world.namespace).await?;
@@ -125,7 +134,8 @@ async fn forbidden_classes(world: OperatorTrialFixture) -> Result<(), Failed> {
     .await?;
     world.create_cluster(|_| ()).await?;
     eventually("everything but the classes is there", async || {
-        Ok(world.count_objects(&deployment_kind()).await? >= 9 && world.count_objects(&config_map_kind()).await? >= 1)
+        Ok(world.count_objects(&deployment_kind()).await? >= 9
+            && world.count_objects(&config_map_kind()).await? >= 1)
     })
     .await?;
     expect_equal("classes", world.count_objects(&class_kind()).await?, 0)?;

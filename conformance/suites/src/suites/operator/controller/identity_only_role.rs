@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use lanyard_desired::templates::WorkloadTemplates;
-use lanyard_operator::{OperatorSettings, OperatorRole, STATUS_FIELD_MANAGER};
+use lanyard_operator::{OperatorRole, OperatorSettings, STATUS_FIELD_MANAGER};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
@@ -18,8 +18,16 @@ use crate::waiting::eventually;
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
         trial(stage, "operator::identity_only_role_writes_only_the_status", only_status_is_written),
-        trial(stage, "operator::identity_only_role_reports_volume_facts", volume_facts_with_identity_only_role),
-        trial(stage, "operator::volume_facts_of_unowned_pods_are_reported", volume_facts_of_foreign_pods),
+        trial(
+            stage,
+            "operator::identity_only_role_reports_volume_facts",
+            volume_facts_with_identity_only_role,
+        ),
+        trial(
+            stage,
+            "operator::volume_facts_of_unowned_pods_are_reported",
+            volume_facts_of_foreign_pods,
+        ),
     ]
 }
 
@@ -59,7 +67,8 @@ async fn only_status_is_written(world: OperatorTrialFixture) -> Result<(), Faile
             it["metadata"]["finalizers"] = json!(["hypershift.openshift.io/finalizer"]);
         })
         .await?;
-    eventually("it is told of", async || Ok(!world.read_identities().await?["status"].is_null())).await?;
+    eventually("it is told of", async || Ok(!world.read_identities().await?["status"].is_null()))
+        .await?;
     wait_until_quiet(&running, &world.namespace).await?;
     for kind in [DynamicKind::hosted_cluster(), class_kind()] {
         let api = if kind.api_resource().kind == "HostedCluster" {
@@ -90,7 +99,8 @@ async fn volume_facts_with_identity_only_role(world: OperatorTrialFixture) -> Re
     create_foreign_objects(&world).await?;
     let running = RunningOperator::start(&world, set_identity_only_role).await?;
     world.create_cluster(|_| ()).await?;
-    eventually("it is told of", async || Ok(!world.read_identities().await?["status"].is_null())).await?;
+    eventually("it is told of", async || Ok(!world.read_identities().await?["status"].is_null()))
+        .await?;
     expect_volume_facts_reported(&world).await?;
     running.stop().await?;
     world.delete_cluster().await
@@ -174,7 +184,10 @@ async fn expect_volume_facts_reported(world: &OperatorTrialFixture) -> Result<()
             "objects": [{"id": "secret/harbour-disk", "version": "v7"}],
         },
     });
-    world.control_plane_api(&volumes).create(&PostParams::default(), &serde_json::from_value(volume)?).await?;
+    world
+        .control_plane_api(&volumes)
+        .create(&PostParams::default(), &serde_json::from_value(volume)?)
+        .await?;
     eventually("the mounted version is told", async || {
         let told = world.read_identities().await?;
         let identities = told["status"]["identities"].as_array().cloned().unwrap_or_default();

@@ -15,7 +15,10 @@ use crate::waiting::eventually;
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     let foreign = "operator::unowned_namespace_is_neither_written_nor_deleted";
     let handed = "operator::adopted_namespace_is_kept_on_deletion";
-    vec![trial(stage, foreign, foreign_namespace_is_untouched), trial(stage, handed, marked_namespace_is_kept)]
+    vec![
+        trial(stage, foreign, foreign_namespace_is_untouched),
+        trial(stage, handed, marked_namespace_is_kept),
+    ]
 }
 
 /// Marks the namespace of the control plane as that of the example, as a person would.
@@ -26,15 +29,21 @@ pub(super) async fn mark_namespace_for_cluster(world: &OperatorTrialFixture) -> 
         "labels": {"hypershift.openshift.io/hosted-control-plane": "true"},
         "annotations": {"hypershift.openshift.io/cluster": cluster},
     }});
-    namespaces.patch(&world.control_plane_namespace(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+    namespaces
+        .patch(&world.control_plane_namespace(), &PatchParams::default(), &Patch::Merge(patch))
+        .await?;
     Ok(())
 }
 
 /// Makes the namespace of the control plane, and in it a cloud configuration of somebody else's.
-pub(super) async fn create_foreign_cloud_config(world: &OperatorTrialFixture, data: &Value) -> Result<Api<ConfigMap>, Failed> {
+pub(super) async fn create_foreign_cloud_config(
+    world: &OperatorTrialFixture,
+    data: &Value,
+) -> Result<Api<ConfigMap>, Failed> {
     ensure_namespace_exists(&world.client, &world.control_plane_namespace()).await?;
     mark_namespace_for_cluster(world).await?;
-    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.control_plane_namespace());
+    let maps: Api<ConfigMap> =
+        Api::namespaced(world.client.clone(), &world.control_plane_namespace());
     let foreign = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -61,8 +70,9 @@ async fn foreign_namespace_is_untouched(world: OperatorTrialFixture) -> Result<(
     wait_until_quiet(&running, &world.namespace).await?;
     let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
     let told = events.list(&ListParams::default()).await?;
-    let named =
-        told.iter().filter(|it| it.message.as_ref().is_some_and(|it| it.contains(&world.control_plane_namespace())));
+    let named = told.iter().filter(|it| {
+        it.message.as_ref().is_some_and(|it| it.contains(&world.control_plane_namespace()))
+    });
     expect_equal("events that name it", named.count(), 1)?;
     let written = format!("/namespaces/{}", world.control_plane_namespace());
     expect_equal("writes", running.writes_to(&written), Vec::new())?;
@@ -90,7 +100,8 @@ async fn marked_namespace_is_kept(world: OperatorTrialFixture) -> Result<(), Fai
     clusters.delete("harbour", &DeleteParams::default()).await?;
     eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))
         .await?;
-    let namespace = Api::<Namespace>::all(world.client.clone()).get(&world.control_plane_namespace()).await?;
+    let namespace =
+        Api::<Namespace>::all(world.client.clone()).get(&world.control_plane_namespace()).await?;
     expect_equal("its end", namespace.metadata.deletion_timestamp.is_some(), false)?;
     expect_equal("what is left", world.count_objects(&deployment_kind()).await?, 0)?;
     running.stop().await

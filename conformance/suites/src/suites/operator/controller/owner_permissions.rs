@@ -24,7 +24,8 @@ pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![Trial::test(name, move || {
         stage.runtime.block_on(async {
             let plugin = ("enable-admission-plugins", "OwnerReferencesPermissionEnforcement");
-            let (plane, client) = start_control_plane(&stage.control_plane_inputs, &[plugin]).await?;
+            let (plane, client) =
+                start_control_plane(&stage.control_plane_inputs, &[plugin]).await?;
             let stage = OperatorSuiteFixture { plane, client, ..stage.clone() };
             owner_permission_is_enforced(OperatorTrialFixture::create(&stage).await?).await
         })
@@ -37,14 +38,22 @@ async fn owner_permission_is_enforced(world: OperatorTrialFixture) -> Result<(),
     world.create_cluster(|_| ()).await?;
     let asked = running.requests();
     eventually("what would belong to the control plane is refused", async || {
-        Ok(asked.refused_permissions().iter().any(|(_, resource, _)| resource == "secretproviderclasses"))
+        Ok(asked
+            .refused_permissions()
+            .iter()
+            .any(|(_, resource, _)| resource == "secretproviderclasses"))
     })
     .await?;
     let owners = world.control_plane_api(&DynamicKind::hosted_control_plane());
     expect_equal("the control plane is there", owners.get_opt("harbour").await?.is_some(), true)?;
     expect_equal("classes", world.count_objects(&class_kind()).await?, 0)?;
     running.stop().await?;
-    let running = RunningOperator::start_after(&world, |_| (), async || grant_owner_permissions(&world).await).await?;
+    let running = RunningOperator::start_after(
+        &world,
+        |_| (),
+        async || grant_owner_permissions(&world).await,
+    )
+    .await?;
     world.wait_until_reconciled().await?;
     let refused = running.requests().refused_permissions();
     expect_equal("what is refused", refused.into_iter().collect::<Vec<_>>(), Vec::new())?;
@@ -54,7 +63,8 @@ async fn owner_permission_is_enforced(world: OperatorTrialFixture) -> Result<(),
 /// As the chart does with `rbac.updateForOwners`.
 async fn grant_owner_permissions(world: &OperatorTrialFixture) -> Result<(), Failed> {
     let roles = Api::<ClusterRole>::all(world.client.clone());
-    let rules = Patch::Merge(role_rules(cluster_permissions(OperatorRole::All).chain(owner_permissions())));
+    let rules =
+        Patch::Merge(role_rules(cluster_permissions(OperatorRole::All).chain(owner_permissions())));
     roles.patch(OPERATOR_USER, &PatchParams::default(), &rules).await?;
     wait_until_granted(&world.client, &world.namespace, owner_permissions()).await
 }

@@ -10,7 +10,9 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use lanyard_api::{HostedCluster, HostedControlPlane};
 use lanyard_desired::OwnedKind;
 use lanyard_operator::OperatorRole;
-use lanyard_operator::permissions::{ApiPermission, cluster_permissions, namespace_permissions, owner_permissions};
+use lanyard_operator::permissions::{
+    ApiPermission, cluster_permissions, namespace_permissions, owner_permissions,
+};
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
@@ -36,15 +38,26 @@ pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
             ] {
                 let cluster = cluster_permissions(role).chain(more.iter().copied());
                 let mut wanted = expected_permissions(GrantScope::Cluster, cluster);
-                wanted.extend(self::expected_permissions(GrantScope::Namespace, namespace_permissions()));
-                expect_equal_sets("the rules of the chart", &granted_permissions(objects), &wanted)?;
+                wanted.extend(self::expected_permissions(
+                    GrantScope::Namespace,
+                    namespace_permissions(),
+                ));
+                expect_equal_sets(
+                    "the rules of the chart",
+                    &granted_permissions(objects),
+                    &wanted,
+                )?;
             }
             Ok(())
         });
     vec![
         given,
         trial(stage, "operator::every_permission_is_used", every_permission_is_used),
-        trial(stage, "operator::every_permission_of_the_identity_only_role_is_used", every_permission_is_used_with_identity_only_role),
+        trial(
+            stage,
+            "operator::every_permission_of_the_identity_only_role_is_used",
+            every_permission_is_used_with_identity_only_role,
+        ),
     ]
 }
 
@@ -61,7 +74,10 @@ enum GrantScope {
 type GrantedPermission = (GrantScope, RbacPermission, Vec<String>);
 
 /// The rights of a table.
-fn expected_permissions(scope: GrantScope, rights: impl Iterator<Item = &'static ApiPermission>) -> BTreeSet<GrantedPermission> {
+fn expected_permissions(
+    scope: GrantScope,
+    rights: impl Iterator<Item = &'static ApiPermission>,
+) -> BTreeSet<GrantedPermission> {
     let named = |right: &'static ApiPermission| {
         let names: Vec<_> = right.names.iter().map(|name| (*name).to_owned()).collect();
         permissions_of_right(right).map(move |used| (scope, used, names.clone()))
@@ -93,13 +109,19 @@ fn granted_permissions(objects: &[Value]) -> BTreeSet<GrantedPermission> {
         let [kind, name] = [&object["kind"], &object["metadata"]["name"]]
             .map(|text| text.as_str().unwrap_or_default().to_owned());
         if bound.contains(&(kind, name)) {
-            given.extend(role_permissions(object).into_iter().map(|(used, names)| (scope, used, names)));
+            given.extend(
+                role_permissions(object).into_iter().map(|(used, names)| (scope, used, names)),
+            );
         }
     }
     given
 }
 
-fn expect_equal_sets<T: Ord + Debug>(what: &str, is: &BTreeSet<T>, should: &BTreeSet<T>) -> Result<(), Failed> {
+fn expect_equal_sets<T: Ord + Debug>(
+    what: &str,
+    is: &BTreeSet<T>,
+    should: &BTreeSet<T>,
+) -> Result<(), Failed> {
     let missing: Vec<_> = should.difference(is).collect();
     let superfluous: Vec<_> = is.difference(should).collect();
     if missing.is_empty() && superfluous.is_empty() {
@@ -113,7 +135,9 @@ fn expect_equal_sets<T: Ord + Debug>(what: &str, is: &BTreeSet<T>, should: &BTre
 async fn every_permission_is_used(world: OperatorTrialFixture) -> Result<(), Failed> {
     let strangers = foreign_definitions();
     install_definitions(&world.client, &strangers).await?;
-    let running = RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "one", 2))).await?;
+    let running =
+        RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "one", 2)))
+            .await?;
     world.create_cluster(|_| ()).await?;
     world.wait_until_reconciled().await?;
     wait_until_quiet(&running, &world.control_plane_namespace()).await?;
@@ -156,7 +180,9 @@ async fn every_permission_is_used(world: OperatorTrialFixture) -> Result<(), Fai
 }
 
 /// The same beside another operator, where most rights are missing.
-async fn every_permission_is_used_with_identity_only_role(world: OperatorTrialFixture) -> Result<(), Failed> {
+async fn every_permission_is_used_with_identity_only_role(
+    world: OperatorTrialFixture,
+) -> Result<(), Failed> {
     ensure_namespace_exists(&world.client, &world.control_plane_namespace()).await?;
     let running = RunningOperator::start(&world, |it| {
         it.role = OperatorRole::IdentityOnly;
@@ -164,7 +190,8 @@ async fn every_permission_is_used_with_identity_only_role(world: OperatorTrialFi
     })
     .await?;
     world.create_cluster(|_| ()).await?;
-    eventually("it is told of", async || Ok(!world.read_identities().await?["status"].is_null())).await?;
+    eventually("it is told of", async || Ok(!world.read_identities().await?["status"].is_null()))
+        .await?;
     break_identity(&world).await?;
     let asked = running.requests();
     running.stop().await?;
@@ -175,7 +202,10 @@ async fn every_permission_is_used_with_identity_only_role(world: OperatorTrialFi
 /// Fails unless everything that a role may do was done, and nothing was refused.
 fn expect_exact_permissions(asked: &ApiRequestMonitor, role: OperatorRole) -> Result<(), Failed> {
     expect_equal_sets("what was refused", &asked.refused_permissions(), &BTreeSet::new())?;
-    let table = cluster_permissions(role).chain(namespace_permissions()).flat_map(permissions_of_right).collect();
+    let table = cluster_permissions(role)
+        .chain(namespace_permissions())
+        .flat_map(permissions_of_right)
+        .collect();
     expect_equal_sets("what was made use of", &asked.used_permissions(), &table)
 }
 
@@ -269,7 +299,8 @@ fn prunable_kinds() -> impl Iterator<Item = OwnedKind> {
 
 /// Adds an object of each kind that bears our marks and that nobody wants.
 async fn create_superfluous_objects(world: &OperatorTrialFixture) -> Result<(), Failed> {
-    let owner = world.control_plane_api(&DynamicKind::hosted_control_plane()).get("harbour").await?;
+    let owner =
+        world.control_plane_api(&DynamicKind::hosted_control_plane()).get("harbour").await?;
     for kind in prunable_kinds() {
         let facts = kind.info();
         let mut object = json!({

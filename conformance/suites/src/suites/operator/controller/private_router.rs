@@ -13,7 +13,11 @@ use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
-    vec![trial(stage, "operator::private_vault_is_called_once_its_router_exists", private_router_service)]
+    vec![trial(
+        stage,
+        "operator::private_vault_is_called_once_its_router_exists",
+        private_router_service,
+    )]
 }
 
 async fn private_router_service(world: OperatorTrialFixture) -> Result<(), Failed> {
@@ -28,7 +32,8 @@ async fn private_router_service(world: OperatorTrialFixture) -> Result<(), Faile
     wait_until_quiet(&running, &world.namespace).await?;
     expect_equal("the way to the vault", read_vault_route(&world).await?, (None, false))?;
 
-    let services = Api::<Service>::namespaced(world.client.clone(), &world.control_plane_namespace());
+    let services =
+        Api::<Service>::namespaced(world.client.clone(), &world.control_plane_namespace());
     let service = |name: &str| {
         json!({
             "metadata": {"name": name},
@@ -46,8 +51,10 @@ async fn private_router_service(world: OperatorTrialFixture) -> Result<(), Faile
     })
     .await?;
     services.delete(PRIVATE_ROUTER_SERVICE, &DeleteParams::default()).await?;
-    eventually("what leads nowhere is not taken", async || Ok(read_vault_route(&world).await? == (None, false)))
-        .await?;
+    eventually("what leads nowhere is not taken", async || {
+        Ok(read_vault_route(&world).await? == (None, false))
+    })
+    .await?;
     running.stop().await?;
     world.delete_cluster().await
 }

@@ -7,7 +7,9 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::namespaces::create_foreign_cloud_config;
-use super::running_operator::{RunningOperator, class_kind, config_map_kind, deployment_kind, wait_until_quiet};
+use super::running_operator::{
+    RunningOperator, class_kind, config_map_kind, deployment_kind, wait_until_quiet,
+};
 use crate::api_server::{DynamicKind, ensure_namespace_exists};
 use crate::suites::expect_equal;
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
@@ -16,18 +18,42 @@ use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::hosted_cluster_is_reconciled_and_reported", hosted_cluster_is_reconciled),
+        trial(
+            stage,
+            "operator::hosted_cluster_is_reconciled_and_reported",
+            hosted_cluster_is_reconciled,
+        ),
         trial(stage, "operator::no_writes_after_reconcile_settled", no_writes_once_settled),
-        trial(stage, "operator::changed_secret_name_updates_only_dependent_objects", renamed_secret),
+        trial(
+            stage,
+            "operator::changed_secret_name_updates_only_dependent_objects",
+            renamed_secret,
+        ),
         trial(stage, "operator::drift_is_corrected", drift_is_corrected),
-        trial(stage, "operator::conflicting_fields_are_reported_and_unchanged", field_conflict_is_reported),
+        trial(
+            stage,
+            "operator::conflicting_fields_are_reported_and_unchanged",
+            field_conflict_is_reported,
+        ),
         trial(stage, "operator::paused_cluster_is_reported_but_not_reconciled", paused_cluster),
         trial(stage, "operator::invalid_spec_is_not_retried_until_it_changes", invalid_spec),
         trial(stage, "operator::deleted_cluster_leaves_no_objects", cluster_deletion),
-        trial(stage, "operator::deletion_with_a_broken_identity_reports_remaining_resources", deletion_with_broken_identity),
+        trial(
+            stage,
+            "operator::deletion_with_a_broken_identity_reports_remaining_resources",
+            deletion_with_broken_identity,
+        ),
         trial(stage, "operator::cluster_of_another_platform_is_ignored", other_platform),
-        trial(stage, "operator::contradictory_settings_are_reported_without_writes", contradictory_settings),
-        trial(stage, "operator::two_clusters_do_not_share_a_control_plane_namespace", shared_namespace_name),
+        trial(
+            stage,
+            "operator::contradictory_settings_are_reported_without_writes",
+            contradictory_settings,
+        ),
+        trial(
+            stage,
+            "operator::two_clusters_do_not_share_a_control_plane_namespace",
+            shared_namespace_name,
+        ),
     ]
 }
 
@@ -82,17 +108,27 @@ async fn no_writes_once_settled(world: OperatorTrialFixture) -> Result<(), Faile
 }
 
 /// The versions of everything that is made, and of what is told.
-pub(super) async fn object_versions(world: &OperatorTrialFixture) -> Result<Vec<(String, Option<String>)>, Failed> {
+pub(super) async fn object_versions(
+    world: &OperatorTrialFixture,
+) -> Result<Vec<(String, Option<String>)>, Failed> {
     let mut versions = Vec::new();
-    for kind in [class_kind(), deployment_kind(), config_map_kind(), secret_kind(), DynamicKind::hosted_control_plane()] {
+    for kind in [
+        class_kind(),
+        deployment_kind(),
+        config_map_kind(),
+        secret_kind(),
+        DynamicKind::hosted_control_plane(),
+    ] {
         for object in world.control_plane_api(&kind).list(&ListParams::default()).await? {
             let name = object.metadata.name.clone().unwrap_or_default();
             let name = format!("{} {name}", kind.api_resource().kind);
             versions.push((name, object.metadata.resource_version));
         }
     }
-    let told = world.read_identities().await?["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-    let cluster = world.read_cluster().await?["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+    let told =
+        world.read_identities().await?["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+    let cluster =
+        world.read_cluster().await?["metadata"]["resourceVersion"].as_str().map(str::to_owned);
     versions.extend([("told".to_owned(), told), ("cluster".to_owned(), cluster)]);
     Ok(versions)
 }
@@ -183,7 +219,8 @@ async fn field_conflict_is_reported(world: OperatorTrialFixture) -> Result<(), F
 async fn paused_cluster(world: OperatorTrialFixture) -> Result<(), Failed> {
     let running = RunningOperator::start(&world, |_| ()).await?;
     world.create_cluster(|it| it["spec"]["pausedUntil"] = json!("true")).await?;
-    eventually("it is told of", async || Ok(!world.read_identities().await?["status"].is_null())).await?;
+    eventually("it is told of", async || Ok(!world.read_identities().await?["status"].is_null()))
+        .await?;
     wait_until_quiet(&running, &world.namespace).await?;
     expect_equal("classes", world.count_objects(&class_kind()).await?, 0)?;
     expect_equal("writes", running.writes_to(&format!("{}-harbour", world.namespace)), Vec::new())?;
@@ -236,9 +273,13 @@ async fn cluster_deletion(world: OperatorTrialFixture) -> Result<(), Failed> {
         let namespace = namespaces.get_opt(&world.control_plane_namespace()).await?;
         let is_going = namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some());
         let mut left = 0;
-        for kind in
-            [class_kind(), deployment_kind(), config_map_kind(), secret_kind(), DynamicKind::hosted_control_plane()]
-        {
+        for kind in [
+            class_kind(),
+            deployment_kind(),
+            config_map_kind(),
+            secret_kind(),
+            DynamicKind::hosted_control_plane(),
+        ] {
             left += world.count_objects(&kind).await?;
         }
         Ok(is_going && left == 0)
@@ -247,7 +288,9 @@ async fn cluster_deletion(world: OperatorTrialFixture) -> Result<(), Failed> {
     // Settled objects are read once, whatever the number of looks.
     let kinds = OwnedKind::ALL.map(|kind| format!("/{}", kind.info().plural));
     for plural in kinds {
-        let mut reads = running.requests().reads_of(&format!("/namespaces/{}/", world.control_plane_namespace()));
+        let mut reads = running
+            .requests()
+            .reads_of(&format!("/namespaces/{}/", world.control_plane_namespace()));
         reads.retain(|line| line.ends_with(&plural));
         if reads.len() > 1 {
             return Err(format!("it is read again and again: {reads:?}").into());
@@ -382,8 +425,10 @@ async fn deletion_with_broken_identity(world: OperatorTrialFixture) -> Result<()
     let told = events.list(&ListParams::default()).await?;
     let about = told.iter().filter(|it| it.reason.as_deref() == Some("ResourcesLeft")).count();
     expect_equal("events about it", about, 1)?;
-    eventually("it goes all the same", async || Ok(world.count_objects(&deployment_kind()).await? == 0))
-        .await?;
+    eventually("it goes all the same", async || {
+        Ok(world.count_objects(&deployment_kind()).await? == 0)
+    })
+    .await?;
     running.stop().await?;
     world.delete_cluster().await
 }

@@ -115,7 +115,12 @@ impl Drop for TcpRelay {
     }
 }
 
-async fn relay_connection(near: TcpStream, target: String, number: u64, control: watch::Receiver<RelayControl>) {
+async fn relay_connection(
+    near: TcpStream,
+    target: String,
+    number: u64,
+    control: watch::Receiver<RelayControl>,
+) {
     let Ok(far) = TcpStream::connect(target).await else { return };
     let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
     let mut ends = control.clone();

@@ -6,7 +6,9 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
 use super::reconciliation::object_versions;
-use super::running_operator::{LEASE_DURATION, RunningOperator, class_kind, lease_settings, wait_until_quiet};
+use super::running_operator::{
+    LEASE_DURATION, RunningOperator, class_kind, lease_settings, wait_until_quiet,
+};
 use crate::suites::expect_equal;
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::suites::operator::{OperatorSuiteFixture, trial};
@@ -15,8 +17,16 @@ use crate::waiting::{eventually, sleep};
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
         trial(stage, "operator::replicas_share_the_shards", replicas_share_shards),
-        trial(stage, "operator::stopped_replica_releases_its_leases_immediately", stopped_replica_releases_leases),
-        trial(stage, "operator::replica_without_lease_stops_writing", replica_without_lease_stops_writing),
+        trial(
+            stage,
+            "operator::stopped_replica_releases_its_leases_immediately",
+            stopped_replica_releases_leases,
+        ),
+        trial(
+            stage,
+            "operator::replica_without_lease_stops_writing",
+            replica_without_lease_stops_writing,
+        ),
     ]
 }
 
@@ -38,12 +48,16 @@ async fn shard_holders(world: &OperatorTrialFixture) -> Result<Vec<String>, Fail
 }
 
 async fn replicas_share_shards(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let one = RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "one", 4))).await?;
+    let one =
+        RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "one", 4)))
+            .await?;
     eventually("the first one has everything", async || {
         Ok(shard_holders(&world).await? == ["one", "one", "one", "one"])
     })
     .await?;
-    let two = RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "two", 4))).await?;
+    let two =
+        RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "two", 4)))
+            .await?;
     eventually("both have two", async || {
         let holders = shard_holders(&world).await?;
         let of = |name: &str| holders.iter().filter(|it| *it == name).count();
@@ -53,7 +67,10 @@ async fn replicas_share_shards(world: OperatorTrialFixture) -> Result<(), Failed
     world.create_cluster(|_| ()).await?;
     world.wait_until_reconciled().await?;
     wait_until_quiet(&one, &world.control_plane_namespace()).await?;
-    let by = [one.writes_to(&world.control_plane_namespace()).len(), two.writes_to(&world.control_plane_namespace()).len()];
+    let by = [
+        one.writes_to(&world.control_plane_namespace()).len(),
+        two.writes_to(&world.control_plane_namespace()).len(),
+    ];
     expect_equal("one of them wrote", by.iter().filter(|count| **count > 0).count(), 1)?;
     one.stop().await?;
     two.stop().await?;
@@ -61,9 +78,13 @@ async fn replicas_share_shards(world: OperatorTrialFixture) -> Result<(), Failed
 }
 
 async fn stopped_replica_releases_leases(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let one = RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "one", 1))).await?;
+    let one =
+        RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "one", 1)))
+            .await?;
     eventually("the first one leads", async || Ok(shard_holders(&world).await? == ["one"])).await?;
-    let two = RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "two", 1))).await?;
+    let two =
+        RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "two", 1)))
+            .await?;
     one.stop().await?;
     expect_equal("nobody leads", shard_holders(&world).await?, Vec::<String>::new())?;
     world.create_cluster(|_| ()).await?;
@@ -74,13 +95,19 @@ async fn stopped_replica_releases_leases(world: OperatorTrialFixture) -> Result<
 }
 
 async fn replica_without_lease_stops_writing(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let one = RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "one", 1))).await?;
+    let one =
+        RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "one", 1)))
+            .await?;
     world.create_cluster(|_| ()).await?;
     // In the middle of its writes its way to the API server is cut.
-    eventually("it has begun to write", async || Ok(!one.writes_to(&world.control_plane_namespace()).is_empty()))
-        .await?;
+    eventually("it has begun to write", async || {
+        Ok(!one.writes_to(&world.control_plane_namespace()).is_empty())
+    })
+    .await?;
     one.set_disconnected(true);
-    let two = RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "two", 1))).await?;
+    let two =
+        RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "two", 1)))
+            .await?;
     world.wait_until_reconciled().await?;
     expect_equal("the second one leads", shard_holders(&world).await?, vec!["two".to_owned()])?;
     wait_until_quiet(&two, &world.control_plane_namespace()).await?;

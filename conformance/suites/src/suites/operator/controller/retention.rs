@@ -17,9 +17,17 @@ use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::cluster_with_changed_platform_keeps_its_objects", misspelled_platform),
+        trial(
+            stage,
+            "operator::cluster_with_changed_platform_keeps_its_objects",
+            misspelled_platform,
+        ),
         trial(stage, "operator::unowned_object_is_unchanged", unowned_object),
-        trial(stage, "operator::new_key_encrypts_only_after_every_api_server_can_read_it", encryption_key_rotation),
+        trial(
+            stage,
+            "operator::new_key_encrypts_only_after_every_api_server_can_read_it",
+            encryption_key_rotation,
+        ),
     ]
 }
 
@@ -28,7 +36,8 @@ async fn misspelled_platform(world: OperatorTrialFixture) -> Result<(), Failed> 
     world.create_cluster(|_| ()).await?;
     world.wait_until_reconciled().await?;
     wait_until_quiet(&running, &world.namespace).await?;
-    let before = (world.count_objects(&class_kind()).await?, world.count_objects(&deployment_kind()).await?);
+    let before =
+        (world.count_objects(&class_kind()).await?, world.count_objects(&deployment_kind()).await?);
     for platform in ["azure", "AWS"] {
         world.patch_cluster(json!({"spec": {"platform": {"type": platform}}})).await?;
         eventually("the condition names the field and what stands there", async || {
@@ -44,9 +53,11 @@ async fn misspelled_platform(world: OperatorTrialFixture) -> Result<(), Failed> 
         .await?;
     }
     wait_until_quiet(&running, &world.namespace).await?;
-    let after = (world.count_objects(&class_kind()).await?, world.count_objects(&deployment_kind()).await?);
+    let after =
+        (world.count_objects(&class_kind()).await?, world.count_objects(&deployment_kind()).await?);
     expect_equal("classes and deployments", after, before)?;
-    let namespace = Api::<Namespace>::all(world.client.clone()).get(&world.control_plane_namespace()).await?;
+    let namespace =
+        Api::<Namespace>::all(world.client.clone()).get(&world.control_plane_namespace()).await?;
     let is_going = namespace.metadata.deletion_timestamp.is_some();
     expect_equal("the namespace goes", is_going, false)?;
     world.patch_cluster(json!({"spec": {"platform": {"type": "Azure"}}})).await?;
@@ -92,7 +103,8 @@ deployments:
 async fn encryption_key_rotation(world: OperatorTrialFixture) -> Result<(), Failed> {
     // Somebody else holds another object for good, which keeps no key from writing.
     create_foreign_cloud_config(&world, &json!({"cloud.conf": "{}"})).await?;
-    let templates = WorkloadTemplates::parse(API_SERVER_TEMPLATE).map_err(|it| format!("{it:?}"))?;
+    let templates =
+        WorkloadTemplates::parse(API_SERVER_TEMPLATE).map_err(|it| format!("{it:?}"))?;
     let running = RunningOperator::start(&world, |it| it.templates = Arc::new(templates)).await?;
     world.create_cluster(|_| ()).await?;
     world.wait_until_reconciled().await?;
@@ -149,7 +161,8 @@ async fn secret_encryption_status(world: &OperatorTrialFixture) -> Result<Value,
 
 /// The names of the providers in the configuration, the one that writes first.
 async fn encryption_providers(world: &OperatorTrialFixture) -> Result<Vec<String>, Failed> {
-    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), &world.control_plane_namespace());
+    let secrets: Api<Secret> =
+        Api::namespaced(world.client.clone(), &world.control_plane_namespace());
     let Some(secret) = secrets.get_opt("kas-secret-encryption-config").await? else {
         return Ok(Vec::new());
     };

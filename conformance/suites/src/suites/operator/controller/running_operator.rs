@@ -21,7 +21,7 @@ use super::relay::TcpRelay;
 use crate::api_server::DynamicKind;
 use crate::suites::operator::OPERATOR_USER;
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
-use crate::waiting::{POLL_INTERVAL, DEFAULT_TIMEOUT, eventually, sleep};
+use crate::waiting::{DEFAULT_TIMEOUT, POLL_INTERVAL, eventually, sleep};
 
 /// An operator that runs.
 pub(super) struct RunningOperator {
@@ -65,7 +65,8 @@ impl RunningOperator {
         relay: &TcpRelay,
         change: impl FnOnce(&mut OperatorSettings),
     ) -> Result<Self, Failed> {
-        Self::start_on_route(world, change, async || Ok(()), ApiRoute::ViaRelayAsBinary(relay)).await
+        Self::start_on_route(world, change, async || Ok(()), ApiRoute::ViaRelayAsBinary(relay))
+            .await
     }
 
     /// The same, and something is done between the grant of the rights and the start.
@@ -90,7 +91,9 @@ impl RunningOperator {
         let asked = ApiRequestMonitor::default();
         let api = match way {
             ApiRoute::Direct => asked.connect(&world.plane.kubeconfig_path(OPERATOR_USER)).await?,
-            ApiRoute::ViaRelay(relay) => asked.connect(&relay.write_kubeconfig(&world.plane)?).await?,
+            ApiRoute::ViaRelay(relay) => {
+                asked.connect(&relay.write_kubeconfig(&world.plane)?).await?
+            }
             ApiRoute::ViaRelayAsBinary(relay) => {
                 let access = ApiAccess::Kubeconfig(relay.write_kubeconfig(&world.plane)?);
                 let agent = UserAgent::from_static("lanyard-operator/trial");
@@ -148,7 +151,11 @@ impl Drop for RunningOperator {
 }
 
 /// How leases are held in trials: they must end soon.
-pub(super) fn lease_settings(world: &OperatorTrialFixture, identity: &str, shards: u32) -> LeaseSettings {
+pub(super) fn lease_settings(
+    world: &OperatorTrialFixture,
+    identity: &str,
+    shards: u32,
+) -> LeaseSettings {
     LeaseSettings {
         namespace: world.namespace.clone(),
         name: "lanyard-operator".to_owned(),
@@ -164,14 +171,16 @@ pub(crate) async fn grant_role_permissions(
     namespace: &str,
     role: lanyard_operator::OperatorRole,
 ) -> Result<(), Failed> {
-    apply_object(&Api::<ClusterRole>::all(client.clone()), role_rules(cluster_permissions(role))).await?;
+    apply_object(&Api::<ClusterRole>::all(client.clone()), role_rules(cluster_permissions(role)))
+        .await?;
     let binding = role_binding("ClusterRole");
     apply_object(&Api::<ClusterRoleBinding>::all(client.clone()), binding).await?;
     let roles = Api::<Role>::namespaced(client.clone(), namespace);
     apply_object(&roles, role_rules(namespace_permissions())).await?;
     let bindings = Api::<RoleBinding>::namespaced(client.clone(), namespace);
     apply_object(&bindings, role_binding("Role")).await?;
-    wait_until_granted(client, namespace, cluster_permissions(role).chain(namespace_permissions())).await
+    wait_until_granted(client, namespace, cluster_permissions(role).chain(namespace_permissions()))
+        .await
 }
 
 /// The rules of a role that gives these rights.
@@ -244,7 +253,10 @@ impl OperatorTrialFixture {
     }
 
     /// Makes the example, changed.
-    pub(super) async fn create_cluster(&self, change: impl FnOnce(&mut Value)) -> Result<(), Failed> {
+    pub(super) async fn create_cluster(
+        &self,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<(), Failed> {
         let mut cluster = self.hosted_cluster();
         change(&mut cluster);
         let clusters = self.dynamic_api(&DynamicKind::hosted_cluster());
@@ -263,7 +275,11 @@ impl OperatorTrialFixture {
 
     /// The objects of a kind in the namespace of the control plane.
     pub(super) fn control_plane_api(&self, kind: &DynamicKind) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &self.control_plane_namespace(), kind.api_resource())
+        Api::namespaced_with(
+            self.client.clone(),
+            &self.control_plane_namespace(),
+            kind.api_resource(),
+        )
     }
 
     /// How many objects of a kind are in the namespace of the control plane.
@@ -279,7 +295,8 @@ impl OperatorTrialFixture {
 
     /// What is told about its identities; null where nothing is.
     pub(super) async fn read_identities(&self) -> Result<Value, Failed> {
-        let told = self.dynamic_api(&DynamicKind::hosted_cluster_identities()).get_opt("harbour").await?;
+        let told =
+            self.dynamic_api(&DynamicKind::hosted_cluster_identities()).get_opt("harbour").await?;
         Ok(told.map(serde_json::to_value).transpose()?.unwrap_or_default())
     }
 
@@ -288,7 +305,8 @@ impl OperatorTrialFixture {
         eventually("nine classes, ten deployments and a status", async || {
             let classes = self.count_objects(&class_kind()).await?;
             let deployments = self.count_objects(&deployment_kind()).await?;
-            let identities = self.read_identities().await?["status"]["identities"].as_array().map(Vec::len);
+            let identities =
+                self.read_identities().await?["status"]["identities"].as_array().map(Vec::len);
             Ok(classes == 9 && deployments >= 9 && identities == Some(9))
         })
         .await
@@ -383,7 +401,12 @@ impl OperatorTrialFixture {
 
 /// `SecretProviderClass`.
 pub(super) fn class_kind() -> DynamicKind {
-    DynamicKind::from_names("secrets-store.csi.x-k8s.io", "v1", "SecretProviderClass", "secretproviderclasses")
+    DynamicKind::from_names(
+        "secrets-store.csi.x-k8s.io",
+        "v1",
+        "SecretProviderClass",
+        "secretproviderclasses",
+    )
 }
 
 /// `Deployment`.

@@ -21,7 +21,11 @@ use crate::waiting::{eventually, sleep};
 pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
         trial(stage, "operator::unlistable_kind_does_not_block_other_objects", unlistable_kind),
-        trial(stage, "operator::deletion_blocked_by_missing_list_permission_can_be_forced", deletion_without_list_permission),
+        trial(
+            stage,
+            "operator::deletion_blocked_by_missing_list_permission_can_be_forced",
+            deletion_without_list_permission,
+        ),
     ]
 }
 
@@ -49,15 +53,21 @@ async fn unlistable_kind(world: OperatorTrialFixture) -> Result<(), Failed> {
         Patch::Merge(json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}));
     definitions.patch(DEFINITION_NAME, &PatchParams::default(), &mended).await?;
     eventually("once the kind can be listed its object follows", async || {
-        Ok(world.control_plane_api(&azure_cluster_identity_kind(OPERATOR_VERSION)).get_opt("harbour").await?.is_some())
+        Ok(world
+            .control_plane_api(&azure_cluster_identity_kind(OPERATOR_VERSION))
+            .get_opt("harbour")
+            .await?
+            .is_some())
     })
     .await?;
     running.stop().await?;
     world.delete_cluster().await?;
     definitions.delete(DEFINITION_NAME, &DeleteParams::default()).await?;
     // Trials that follow must not meet half of it.
-    eventually("the definition is gone", async || Ok(definitions.get_opt(DEFINITION_NAME).await?.is_none()))
-        .await
+    eventually("the definition is gone", async || {
+        Ok(definitions.get_opt(DEFINITION_NAME).await?.is_none())
+    })
+    .await
 }
 
 async fn deletion_without_list_permission(world: OperatorTrialFixture) -> Result<(), Failed> {

@@ -40,7 +40,10 @@ fn list_counts(running: &RunningOperator) -> Result<BTreeMap<String, u64>, Faile
 }
 
 /// Somebody changes a class; the operator notices and sets it back in time.
-async fn measure_drift_correction(world: &OperatorTrialFixture, within: Duration) -> Result<Duration, Failed> {
+async fn measure_drift_correction(
+    world: &OperatorTrialFixture,
+    within: Duration,
+) -> Result<Duration, Failed> {
     let parameters =
         PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
     let patch = json!({"spec": {"parameters": {"keyvaultName": "elsewhere"}}});
@@ -85,7 +88,10 @@ async fn expired_resource_version(world: OperatorTrialFixture) -> Result<(), Fai
     let before = list_counts(&running)?;
     // Nothing reaches the operator while something goes, and then nobody knows of it any more.
     relay.hold_all_connections();
-    world.control_plane_api(&config_map_kind()).delete("azure-cloud-config", &DeleteParams::default()).await?;
+    world
+        .control_plane_api(&config_map_kind())
+        .delete("azure-cloud-config", &DeleteParams::default())
+        .await?;
     compact_etcd(&world).await?;
     world.plane.kill_api_server();
     world.plane.start_api_server().await?;
@@ -93,7 +99,11 @@ async fn expired_resource_version(world: OperatorTrialFixture) -> Result<(), Fai
     relay.cut_connections();
     relay.release_connections();
     eventually_within(PING_TIMEOUT, "what was lost is there again", async || {
-        Ok(world.control_plane_api(&config_map_kind()).get_opt("azure-cloud-config").await?.is_some())
+        Ok(world
+            .control_plane_api(&config_map_kind())
+            .get_opt("azure-cloud-config")
+            .await?
+            .is_some())
     })
     .await?;
     measure_drift_correction(&world, WATCH_TIMEOUT).await?;

@@ -38,7 +38,9 @@ pub(super) fn check_authentication(checker: &mut FieldChecker, config: &AzureAut
 
 /// The components whose identities stand in the authentication configuration.
 fn control_plane_components() -> impl Iterator<Item = Component> {
-    Component::ALL.into_iter().filter(|it| it.definition().parent == IdentityFieldParent::ControlPlane)
+    Component::ALL
+        .into_iter()
+        .filter(|it| it.definition().parent == IdentityFieldParent::ControlPlane)
 }
 
 fn check_managed_identities(checker: &mut FieldChecker, wire: &ManagedIdentities) {
@@ -88,7 +90,11 @@ fn check_workload_identities(checker: &mut FieldChecker, wire: &WorkloadIdentiti
 }
 
 /// An identity with a federated credential.
-pub(super) fn check_workload_identity(checker: &mut FieldChecker, field: &str, wire: &WorkloadIdentity) {
+pub(super) fn check_workload_identity(
+    checker: &mut FieldChecker,
+    field: &str,
+    wire: &WorkloadIdentity,
+) {
     let field = format!("{field}.clientID");
     if let Some(text) = checker.check_required(&field, wire.client_id.as_ref()) {
         check_client_id(checker, &field, text);
@@ -96,7 +102,11 @@ pub(super) fn check_workload_identity(checker: &mut FieldChecker, field: &str, w
 }
 
 /// A managed identity and the place of its credential.
-pub(super) fn check_managed_identity(checker: &mut FieldChecker, field: &str, wire: &ManagedIdentity) {
+pub(super) fn check_managed_identity(
+    checker: &mut FieldChecker,
+    field: &str,
+    wire: &ManagedIdentity,
+) {
     if let Some(text) = &wire.client_id {
         check_client_id(checker, &format!("{field}.clientID"), text);
     }

@@ -11,7 +11,11 @@ use crate::hosted_cluster::validate::{AZURE, azure_field};
 const REGISTRY_IDENTITY_FORM: &str = "/subscriptions/*/resourcegroups/*/providers/microsoft.managedidentity/userassignedidentities/*";
 
 pub(super) fn check_azure_platform(checker: &mut FieldChecker, azure: &AzurePlatform) {
-    checker.check_one_of(&azure_field("cloud"), cloud_or_default(azure), &Cloud::ALL.map(Cloud::name));
+    checker.check_one_of(
+        &azure_field("cloud"),
+        cloud_or_default(azure),
+        &Cloud::ALL.map(Cloud::name),
+    );
     check_resource_group(checker, resource_group_or_default(azure));
     let texts = [
         ("location", &azure.location),
@@ -50,7 +54,9 @@ fn check_resource_group(checker: &mut FieldChecker, text: &str) {
 
 fn check_container_registry(checker: &mut FieldChecker, registry: &ContainerRegistry) {
     let field = azure_field("containerRegistry.credentials");
-    let Some(credentials) = checker.check_required(&field, registry.credentials.as_ref()) else { return };
+    let Some(credentials) = checker.check_required(&field, registry.credentials.as_ref()) else {
+        return;
+    };
     let kind = checker.check_required_one_of(
         &format!("{field}.type"),
         credentials.credentials_type.as_ref(),
@@ -63,7 +69,8 @@ fn check_container_registry(checker: &mut FieldChecker, registry: &ContainerRegi
     let field = format!("{field}.managedIdentity.resourceID");
     if let Some(text) = checker.check_text(&field, identity.resource_id.as_ref(), 131..=345) {
         let full = text.split('/').skip(1).all(|part| !part.is_empty());
-        let holds = full && matches_resource_id_form(&text.to_ascii_lowercase(), REGISTRY_IDENTITY_FORM);
+        let holds =
+            full && matches_resource_id_form(&text.to_ascii_lowercase(), REGISTRY_IDENTITY_FORM);
         checker.check_rule(&field, holds, validation_messages::REGISTRY_ID);
     }
 }

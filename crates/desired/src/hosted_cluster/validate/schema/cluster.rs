@@ -54,7 +54,11 @@ fn check_issuer_url(checker: &mut FieldChecker, spec: &HostedClusterSpec) {
     checker.check_rule(field, is_request_uri(text), validation_messages::ISSUER_URL);
 }
 
-fn check_services(checker: &mut FieldChecker, spec: &HostedClusterSpec, platform: Option<&PlatformSpec>) {
+fn check_services(
+    checker: &mut FieldChecker,
+    spec: &HostedClusterSpec,
+    platform: Option<&PlatformSpec>,
+) {
     let field = "spec.services";
     let Some(services) = checker.check_required(field, spec.services.as_ref()) else { return };
     checker.check_item_count(field, services.len(), 0..=6);
@@ -81,11 +85,19 @@ fn check_published_service(checker: &mut FieldChecker, field: &str, service: &Pu
     let field = format!("{field}.servicePublishingStrategy");
     let Some(strategy) = checker.check_required(&field, service.strategy.as_ref()) else { return };
     let known = ["LoadBalancer", "NodePort", "Route", "None", "S3"];
-    checker.check_required_one_of(&format!("{field}.type"), strategy.strategy_type.as_ref(), &known);
+    checker.check_required_one_of(
+        &format!("{field}.type"),
+        strategy.strategy_type.as_ref(),
+        &known,
+    );
 }
 
 /// What Azure asks of the services.
-fn check_publishing_strategies(checker: &mut FieldChecker, services: &[PublishedService], self_managed: bool) {
+fn check_publishing_strategies(
+    checker: &mut FieldChecker,
+    services: &[PublishedService],
+    self_managed: bool,
+) {
     let published = |name: &str, ways: &[&str]| {
         services.iter().filter(|service| service.service.as_deref() == Some(name)).any(|service| {
             let way = service.strategy.as_ref().and_then(|it| it.strategy_type.as_deref());
@@ -98,6 +110,14 @@ fn check_publishing_strategies(checker: &mut FieldChecker, services: &[Published
         (validation_messages::MANAGED_OAUTH, &["Route"])
     };
     checker.check_rule("spec", published("OAuthServer", ways), message);
-    checker.check_rule("spec", published("Konnectivity", &["Route"]), validation_messages::KONNECTIVITY_ROUTE);
-    checker.check_rule("spec", published("Ignition", &["Route"]), validation_messages::IGNITION_ROUTE);
+    checker.check_rule(
+        "spec",
+        published("Konnectivity", &["Route"]),
+        validation_messages::KONNECTIVITY_ROUTE,
+    );
+    checker.check_rule(
+        "spec",
+        published("Ignition", &["Route"]),
+        validation_messages::IGNITION_ROUTE,
+    );
 }

@@ -11,7 +11,11 @@ use crate::hosted_cluster::validate::checker::FieldChecker;
 pub(super) fn check_secret_encryption(checker: &mut FieldChecker, encryption: &SecretEncryption) {
     let field = "spec.secretEncryption";
     let known = ["kms", "aescbc"];
-    checker.check_required_one_of(&format!("{field}.type"), encryption.encryption_type.as_ref(), &known);
+    checker.check_required_one_of(
+        &format!("{field}.type"),
+        encryption.encryption_type.as_ref(),
+        &known,
+    );
     let Some(kms) = &encryption.kms else { return };
     let known = ["IBMCloud", "AWS", "Azure"];
     checker.check_required_one_of(&format!("{field}.kms.provider"), kms.provider.as_ref(), &known);
@@ -31,7 +35,11 @@ fn check_azure_kms(checker: &mut FieldChecker, azure: &AzureKmsSpec) {
     }
     let vault = |key: Option<&KmsKey>| key.and_then(|key| key.key_vault_name.clone());
     let same = vault(azure.backup_key.as_ref()) == vault(azure.active_key.as_ref());
-    checker.check_rule(field, azure.backup_key.is_none() || same, validation_messages::BACKUP_KEY_VAULT);
+    checker.check_rule(
+        field,
+        azure.backup_key.is_none() || same,
+        validation_messages::BACKUP_KEY_VAULT,
+    );
     if let Some(text) = &azure.key_vault_type {
         checker.check_one_of(&format!("{field}.keyVaultType"), text, &["KeyVault", "ManagedHSM"]);
     }
@@ -39,8 +47,16 @@ fn check_azure_kms(checker: &mut FieldChecker, azure: &AzureKmsSpec) {
         checker.check_one_of(&format!("{field}.keyVaultAccess"), text, &["Public", "Private", ""]);
     }
     let (managed, workload) = (azure.kms.as_ref(), azure.workload_identity.as_ref());
-    checker.check_rule(field, managed.is_none() || workload.is_none(), validation_messages::KMS_EXCLUSIVE);
-    checker.check_rule(field, managed.is_some() || workload.is_some(), validation_messages::KMS_MISSING);
+    checker.check_rule(
+        field,
+        managed.is_none() || workload.is_none(),
+        validation_messages::KMS_EXCLUSIVE,
+    );
+    checker.check_rule(
+        field,
+        managed.is_some() || workload.is_some(),
+        validation_messages::KMS_MISSING,
+    );
     if let Some(wire) = managed {
         check_managed_identity(checker, &Component::Kms.field_path(), wire);
     }

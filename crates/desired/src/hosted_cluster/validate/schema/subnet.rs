@@ -5,8 +5,8 @@
 
 use lanyard_api::definitions::validation_messages;
 
-use crate::hosted_cluster::validate::checker::{FieldChecker, matches_resource_id_form};
 use crate::hosted_cluster::validate::azure_field;
+use crate::hosted_cluster::validate::checker::{FieldChecker, matches_resource_id_form};
 
 const SUBNET_ID_FORM: &str =
     "/subscriptions/*/resourceGroups/*/providers/Microsoft.Network/virtualNetworks/*/subnets/*";
@@ -72,14 +72,20 @@ impl SubnetIdSegment {
     /// What the pattern means: the whole text, and not a part of it.
     fn matches_whole(&self, text: &str) -> bool {
         let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric()) || self.position != 10;
-        self.lengths.contains(&text.len()) && text.chars().all(|c| self.allows_character(c)) && begins
+        self.lengths.contains(&text.len())
+            && text.chars().all(|c| self.allows_character(c))
+            && begins
     }
 }
 
 pub(super) fn check_subnet_id(checker: &mut FieldChecker, value: Option<&String>) {
     let field = azure_field("subnetID");
     let Some(text) = checker.check_text(&field, value, 1..=355) else { return };
-    checker.check_rule(&field, matches_resource_id_form(text, SUBNET_ID_FORM), validation_messages::SUBNET_FORMAT);
+    checker.check_rule(
+        &field,
+        matches_resource_id_form(text, SUBNET_ID_FORM),
+        validation_messages::SUBNET_FORMAT,
+    );
     let parts: Vec<_> = text.split('/').collect();
     if parts.len() != 11 {
         return;
@@ -92,7 +98,9 @@ pub(super) fn check_subnet_id(checker: &mut FieldChecker, value: Option<&String>
 }
 
 /// The parts of a subnet id that the schema takes and Azure does not, and what each should name.
-pub(in crate::hosted_cluster::validate) fn invalid_subnet_id_segments(id: &str) -> Vec<(String, &'static str)> {
+pub(in crate::hosted_cluster::validate) fn invalid_subnet_id_segments(
+    id: &str,
+) -> Vec<(String, &'static str)> {
     let parts: Vec<_> = id.split('/').collect();
     let misnamed = |segment: &SubnetIdSegment| {
         let part = *parts.get(segment.position)?;

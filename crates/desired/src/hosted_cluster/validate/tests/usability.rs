@@ -5,7 +5,11 @@ use super::*;
 const SUBSCRIPTION: &str = "/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40";
 
 fn assert_rejected(changes: &[(String, Value)], expected: &str) {
-    assert_eq!(validate_schema(&example_with_changes(changes)), ValidationProblems::default(), "{changes:?}");
+    assert_eq!(
+        validate_schema(&example_with_changes(changes)),
+        ValidationProblems::default(),
+        "{changes:?}"
+    );
     let found = errors_of(changes);
     assert!(found.iter().any(|text| text.contains(expected)), "{changes:?}: {found:?}");
 }
@@ -18,14 +22,20 @@ fn invalid_resource_ids_are_rejected() {
     let group = json!(format!("{SUBSCRIPTION}/resourceGroups/g"));
     let not_a_network = "is not the id of a Microsoft.Network/virtualNetworks";
     assert_rejected(&[(join_pointer(AZURE, "vnetID"), group)], not_a_network);
-    assert_rejected(&[(join_pointer(AZURE, "tenantID"), json!(""))], "spec.platform.azure.tenantID");
+    assert_rejected(
+        &[(join_pointer(AZURE, "tenantID"), json!(""))],
+        "spec.platform.azure.tenantID",
+    );
 }
 
 #[test]
 fn invalid_vault_names_are_rejected() {
     let vault = join_pointer(CONTROL_PLANE, "managedIdentitiesKeyVault/name");
     assert_rejected(&[(vault, json!("no"))], "`no` is not a vault name");
-    assert_rejected(&[(join_pointer(KMS, "activeKey/keyVaultName"), json!("a_b"))], "activeKey.keyVaultName");
+    assert_rejected(
+        &[(join_pointer(KMS, "activeKey/keyVaultName"), json!("a_b"))],
+        "activeKey.keyVaultName",
+    );
     assert_rejected(&[(join_pointer(KMS, "activeKey/keyName"), json!("a_b"))], "activeKey.keyName");
 }
 
@@ -52,8 +62,10 @@ fn names_that_azure_does_not_take_are_linted() {
         ))
     };
     for (group, subnet) in [("g", "_s"), ("g", "s p"), ("g", &*"s".repeat(81))] {
-        let changes =
-            [(join_pointer(AZURE, "vnetID"), vnet(group)), (join_pointer(AZURE, "subnetID"), id(group, subnet))];
+        let changes = [
+            (join_pointer(AZURE, "vnetID"), vnet(group)),
+            (join_pointer(AZURE, "subnetID"), id(group, subnet)),
+        ];
         assert_eq!(lints_of(&changes), ["spec.platform.azure.subnetID"], "{subnet}");
     }
 }
@@ -65,8 +77,10 @@ fn field_with_schema_error_gets_no_further_lints() {
         let changes = [(join_pointer(AZURE, field), json!("x".repeat(400)))];
         let path = format!("spec.platform.azure.{field}");
         let said = errors_of(&changes).iter().filter(|text| text.starts_with(&path)).count();
-        let by_schema =
-            validate_schema(&example_with_changes(&changes)).iter().filter(|it| it.field == path).count();
+        let by_schema = validate_schema(&example_with_changes(&changes))
+            .iter()
+            .filter(|it| it.field == path)
+            .count();
         assert_eq!(said, by_schema, "{field}");
     }
 }

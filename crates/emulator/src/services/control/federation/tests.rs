@@ -7,16 +7,27 @@ use super::*;
 use crate::identity_binding::proxy_server_name;
 use crate::ingress::Ingress;
 use crate::testing::{
-    FEDERATED, ISSUER, LOGIN, EngineFixture, SUBJECT, TENANT, reply_json as body_of, aadsts_code, start_time, untrusted_key,
-    sign_token, azure_with_test_principals,
+    EngineFixture, FEDERATED, ISSUER, LOGIN, SUBJECT, TENANT, aadsts_code,
+    azure_with_test_principals, reply_json as body_of, sign_token, start_time, untrusted_key,
 };
 
 const CLUSTER_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const CLUSTER_SUBJECT: &str = "system:serviceaccount:team:reader";
 
-fn send_control_request(probe: &EngineFixture, method: &Method, path: &str, body: &Value) -> ServiceReply {
+fn send_control_request(
+    probe: &EngineFixture,
+    method: &Method,
+    path: &str,
+    body: &Value,
+) -> ServiceReply {
     let url = format!("http://127.0.0.1/lanyard/v1/{path}");
-    probe.send_request(Ingress::Port, method, &url, &[("x-lanyard-control", "1")], &body.to_string())
+    probe.send_request(
+        Ingress::Port,
+        method,
+        &url,
+        &[("x-lanyard-control", "1")],
+        &body.to_string(),
+    )
 }
 
 fn key_set() -> Value {
@@ -37,7 +48,12 @@ fn cluster_token(audience: &str) -> String {
     sign_token(&json!({ "alg": "RS256", "kid": "cluster-1" }), &claims, &untrusted_key())
 }
 
-fn request_token_as_cluster(probe: &EngineFixture, door: Ingress, host: &str, token: &str) -> ServiceReply {
+fn request_token_as_cluster(
+    probe: &EngineFixture,
+    door: Ingress,
+    host: &str,
+    token: &str,
+) -> ServiceReply {
     let form = url::form_urlencoded::Serializer::new(String::new())
         .append_pair("grant_type", "client_credentials")
         .append_pair("scope", "https://vault.azure.net/.default")
@@ -66,17 +82,24 @@ fn fixture_with_cluster_issuer() -> EngineFixture {
 fn registered_cluster_issuer_is_trusted_for_its_credential() {
     let probe = fixture_with_cluster_issuer();
     let token = cluster_token(DEFAULT_AUDIENCE);
-    assert_eq!(aadsts_code(&request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token)), Some(700_211));
+    assert_eq!(
+        aadsts_code(&request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token)),
+        Some(700_211)
+    );
     let credential = json!({
         "clientId": FEDERATED, "issuer": CLUSTER_ISSUER, "subject": CLUSTER_SUBJECT,
     });
     for _ in 0..2 {
-        let reply = send_control_request(&probe, &Method::POST, "federated-credentials", &credential);
+        let reply =
+            send_control_request(&probe, &Method::POST, "federated-credentials", &credential);
         assert_eq!(reply.status, 201);
     }
     assert_eq!(request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token).status, 200);
     let other = cluster_token("api://other");
-    assert_eq!(aadsts_code(&request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &other)), Some(700_212));
+    assert_eq!(
+        aadsts_code(&request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &other)),
+        Some(700_212)
+    );
     let state = probe.engine.state();
     let client = FEDERATED.parse().unwrap();
     let principal = state.azure.directory.by_client_id(client).unwrap();
@@ -94,7 +117,11 @@ fn putting_a_seeded_issuer_keeps_its_signing_keys() {
     });
     for (kid, key) in [("k1", crate::testing::issuer_key()), ("cluster-1", untrusted_key())] {
         let token = sign_token(&json!({ "alg": "RS256", "kid": kid }), &claims, &key);
-        assert_eq!(request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token).status, 200, "{kid}");
+        assert_eq!(
+            request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token).status,
+            200,
+            "{kid}"
+        );
     }
     let anonymous = sign_token(&json!({ "alg": "RS256" }), &claims, &untrusted_key());
     assert_ne!(request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &anonymous).status, 200);
@@ -107,15 +134,24 @@ fn token_proxy_accepts_cluster_tokens_that_entra_rejects() {
         "clientId": FEDERATED, "clusterId": "c1", "issuer": CLUSTER_ISSUER,
         "subject": CLUSTER_SUBJECT,
     });
-    let reply = body_of(&send_control_request(&probe, &Method::POST, "identity-bindings", &binding));
+    let reply =
+        body_of(&send_control_request(&probe, &Method::POST, "identity-bindings", &binding));
     let name = proxy_server_name("c1");
-    assert_eq!((&reply["serverName"], &reply["audience"]), (&json!(name), &json!(PROXY_TOKEN_AUDIENCE)));
+    assert_eq!(
+        (&reply["serverName"], &reply["audience"]),
+        (&json!(name), &json!(PROXY_TOKEN_AUDIENCE))
+    );
     let token = cluster_token(PROXY_TOKEN_AUDIENCE);
-    let proxy = |host: &str, token: &str| request_token_as_cluster(&probe, Ingress::TokenProxy, host, token);
+    let proxy = |host: &str, token: &str| {
+        request_token_as_cluster(&probe, Ingress::TokenProxy, host, token)
+    };
     assert_eq!(proxy(&name, &token).status, 200);
     assert_eq!(aadsts_code(&proxy(&name, &cluster_token(DEFAULT_AUDIENCE))), Some(700_212));
     assert_eq!(aadsts_code(&proxy(&proxy_server_name("c2"), &token)), Some(70_021));
-    assert_eq!(aadsts_code(&request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token)), Some(700_211));
+    assert_eq!(
+        aadsts_code(&request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token)),
+        Some(700_211)
+    );
 }
 
 #[test]
